@@ -1,0 +1,1 @@
+"""Store: spans, runs, scores and alerts in ClickHouse, embedded or on a server."""

@@ -1,0 +1,143 @@
+"""Contract: what every store can do; the contract test runs over all of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from evalspan_collector.records import (
+    Aggregate,
+    AlertEvent,
+    AlertState,
+    JudgeCallRecord,
+    OutcomeRecord,
+    RunSummary,
+    ScoreRecord,
+)
+from evalspan_collector.run import Run
+from evalspan_collector.span import LogRecord, Span
+
+__all__ = ["AggregateQuery", "OpenTrace", "RunQuery", "ScoreQuery", "Store"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """Which runs; None means any. Pages by key: pass the last row's (started_ns, run_id) as `before`."""
+
+    project: str | None = None
+    agent: str | None = None
+    status: Literal["ok", "error"] | None = None
+    state: str | None = None
+    session_id: str | None = None
+    user_id: str | None = None
+    service: str | None = None
+    environment: str | None = None
+    model: str | None = None
+    tool: str | None = None
+    flag: str | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
+    #: Only runs with a current score of this metric ...
+    metric: str | None = None
+    #: ... that passed or failed.
+    passed: bool | None = None
+    max_score: float | None = None
+    text: str | None = None
+    before: tuple[int, str] | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreQuery:
+    """Which current scores; None means any."""
+
+    project: str | None = None
+    run_ids: tuple[str, ...] | None = None
+    metric: str | None = None
+    rule: str | None = None
+    passed: bool | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateQuery:
+    """A number over a window of runs.
+
+    Attributes:
+        of: `score` (of `metric`), `pass_rate` (of `metric`), `cost`, `latency`, `error_rate`, `runs`, `tokens`.
+        aggregate: How the numbers of the window become one; a rate ignores it.
+        since_ns: Start of the window by the runs' start, inclusive; `until_ns` exclusive.
+    """
+
+    project: str
+    of: Literal["score", "pass_rate", "cost", "latency", "error_rate", "runs", "tokens"]
+    aggregate: Literal["avg", "min", "max", "sum", "p50", "p90", "p95", "p99"] = "avg"
+    metric: str | None = None
+    agent: str | None = None
+    environment: str | None = None
+    since_ns: int = 0
+    until_ns: int = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTrace:
+    """A trace with spans newer than its last assembly: the pending set, kept in the store."""
+
+    project: str
+    trace_id: str
+    first_received_ns: int
+    last_received_ns: int
+    spans: int
+
+
+@runtime_checkable
+class Store(Protocol):
+    """All reads take a project; None means every project the caller may see.
+
+    Inserts are idempotent: the same token (and the same rows) twice leaves one copy.
+    """
+
+    # spans and logs
+    def insert_spans(self, spans: Sequence[Span], *, token: str) -> None: ...
+    def insert_logs(self, logs: Sequence[LogRecord], *, token: str) -> None: ...
+    def spans(self, project: str, trace_ids: Sequence[str]) -> list[Span]: ...
+    def logs(self, project: str, trace_ids: Sequence[str]) -> list[LogRecord]: ...
+    def open_traces(self, *, since_received_ns: int = 0, limit: int = 10_000) -> list[OpenTrace]: ...
+
+    # runs
+    def write_runs(self, runs: Sequence[Run], *, token: str) -> None: ...
+    def withdraw_runs(self, project: str, run_ids: Sequence[str], *, now_ns: int) -> None: ...
+    def run(self, project: str | None, run_id: str) -> Run | None: ...
+    def run_summary(self, project: str | None, run_id: str) -> RunSummary | None: ...
+    def runs(self, query: RunQuery) -> list[RunSummary]: ...
+    def runs_of_traces(self, project: str, trace_ids: Sequence[str]) -> list[RunSummary]: ...
+    def changed_runs(self, *, after_ns: int, limit: int = 500) -> list[RunSummary]:
+        """Closed, amended or withdrawn runs whose row is newer than `after_ns`, oldest first."""
+        ...
+
+    # scores and outcomes
+    def write_scores(self, scores: Sequence[ScoreRecord], *, token: str) -> None: ...
+    def scores(self, query: ScoreQuery) -> list[ScoreRecord]: ...
+    def write_outcomes(self, outcomes: Sequence[OutcomeRecord], *, token: str) -> None: ...
+    def outcomes(self, project: str | None, *, run_ids: Sequence[str] | None = None, rule: str | None = None,
+                 limit: int = 1000) -> list[OutcomeRecord]: ...  # fmt: skip
+    def unjudged_runs(self, project: str, rule: str, rule_version: str, *, since_ns: int, limit: int = 200) -> list[RunSummary]:
+        """Closed or amended runs with no final outcome of this rule for their current revision."""
+        ...
+    def write_judge_calls(self, calls: Sequence[JudgeCallRecord], *, token: str) -> None: ...
+    def judge_spend(self, project: str, *, rule: str | None, since_ns: int) -> float:
+        """US dollars of the ledger since then."""
+        ...
+
+    # aggregates and alerts
+    def aggregate(self, query: AggregateQuery) -> Aggregate: ...
+    def alert_states(self, project: str | None = None) -> list[AlertState]: ...
+    def write_alert_state(self, state: AlertState) -> None: ...
+    def write_alert_event(self, event: AlertEvent) -> None: ...
+    def alert_events(self, project: str | None = None, *, limit: int = 200) -> list[AlertEvent]: ...
+
+    # life
+    def ping(self) -> None: ...
+    def close(self) -> None: ...
+    def iter_spans(self, project: str, *, since_ns: int, until_ns: int) -> Iterator[Span]: ...
