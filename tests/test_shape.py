@@ -1,0 +1,88 @@
+"""The ceilings that keep the code readable, counted."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("instrumentation", "collector", "evaluators", "dashboard")
+SOURCES = sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py"))
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 60
+
+
+def _ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_ids)
+def test_a_module_is_short_and_says_what_it_is(path: Path) -> None:
+    text = path.read_text()
+    if not text.strip():
+        return
+
+    tree = ast.parse(text)
+
+    assert text.count("\n") <= MAX_FILE_LINES
+    assert ast.get_docstring(tree), "a module says its noun in one sentence at its top"
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES
+    ]
+    assert not long
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_ids)
+def test_the_public_names_are_listed_sorted_and_exist(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    listed = [
+        [str(ast.literal_eval(item)) for item in node.value.elts]
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.List | ast.Tuple)
+        and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets)
+    ]
+    if not listed:
+        public = [
+            n.name
+            for n in tree.body
+            if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not n.name.startswith("_")
+        ]
+        is_entry = path.name in {"__main__.py", "app.py"} or path.name.startswith("_") or "pages" in path.parts
+        assert not public or is_entry, f"public names without __all__: {public}"
+        return
+
+    assert listed[0] == sorted(listed[0])
+    assert len(listed[0]) == len(set(listed[0]))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_ids)
+def test_every_ignore_has_its_code_and_a_reason(path: Path) -> None:
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        for match in re.finditer(r"#\s*(noqa|type:\s*ignore|pyright:\s*ignore)(.*)$", line):
+            rest = match[2]
+            assert re.match(r"(\[[\w, -]+\]|:\s*[A-Z]+\d+(,\s*[A-Z]+\d+)*)\s+\S", rest), f"line {number}: {line.strip()}"
+
+
+def test_the_repository_names_no_workplace() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], check=False, capture_output=True, text=True, cwd=ROOT
+    ).stdout.split("\0")
+    if tracked == [""]:
+        pytest.skip("no git checkout: nothing is tracked")
+    pattern = re.compile(r"/wo[r]k/|bash_jobs|[.]library|shared/(facts|design|traces|evaldata)|TO[D]O|FI[X]ME")
+    hits = [
+        f"{name}: {match[0]}"
+        for name in tracked
+        if name and name != "uv.lock" and (ROOT / name).is_file()
+        for match in pattern.finditer((ROOT / name).read_bytes().decode("utf-8", "ignore"))
+        if not name.endswith((".gz", ".zst", ".binpb"))
+    ]
+
+    assert not hits
