@@ -67,7 +67,9 @@ def test_every_ignore_has_its_code_and_a_reason(path: Path) -> None:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         for match in re.finditer(r"#\s*(noqa|type:\s*ignore|pyright:\s*ignore)(.*)$", line):
             rest = match[2]
-            assert re.match(r"(\[[\w, -]+\]|:\s*[A-Z]+\d+(,\s*[A-Z]+\d+)*)\s+\S", rest), f"line {number}: {line.strip()}"
+            assert re.match(r"(\[[\w, -]+\]|:\s*[A-Z]+\d+(,\s*[A-Z]+\d+)*)\s+\S", rest), (
+                f"line {number}: {line.strip()}"
+            )
 
 
 def test_the_repository_names_no_workplace() -> None:

@@ -1,1 +1,1 @@
-
+"""OTLP in, runs out, and the store that keeps them."""

@@ -1,1 +1,1 @@
-
+"""Screens and the command line."""

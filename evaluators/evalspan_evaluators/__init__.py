@@ -1,1 +1,1 @@
-
+"""Metrics, judges, rules, workers and alerts."""

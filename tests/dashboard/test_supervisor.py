@@ -1,0 +1,122 @@
+"""The supervisor, with real processes."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evalspan_dashboard.supervisor import ServiceEvent, ServiceSpec, Supervisor
+
+#: Touches a file again and again; SIGUSR1 makes it hang instead (it lives, but does not touch).
+BEATING = """
+import pathlib, signal, sys, time
+hang = []
+signal.signal(signal.SIGUSR1, lambda *_: hang.append(1))
+while True:
+    if not hang: pathlib.Path(sys.argv[1]).write_text(str(time.time()))
+    time.sleep(0.05)
+"""
+
+
+def _beats(path: Path) -> Callable[[], bool]:
+    return lambda: time.time() - float(path.read_text()) < 1.0
+
+
+def _spec(
+    tmp_path: Path,
+    name: str,
+    *,
+    script: str = BEATING,
+    hang_s: float = 6.0,
+    start_s: float = 30.0,
+    grace_s: float = 5.0,
+) -> ServiceSpec:
+    beat = tmp_path / f"{name}.beat"
+    return ServiceSpec(
+        name=name,
+        command=(sys.executable, "-c", script, str(beat)),
+        probe=_beats(beat),
+        log_path=tmp_path / f"{name}.log",
+        hang_s=hang_s,
+        start_s=start_s,
+        grace_s=grace_s,
+    )
+
+
+def _until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def events() -> list[ServiceEvent]:
+    return []
+
+
+def _running(supervisor: Supervisor) -> threading.Thread:
+    thread = threading.Thread(target=supervisor.run)
+    thread.start()
+    return thread
+
+
+def test_a_killed_service_comes_back(tmp_path: Path, events: list[ServiceEvent]) -> None:
+    supervisor = Supervisor([_spec(tmp_path, "a"), _spec(tmp_path, "b")], on_event=events.append)
+    assert supervisor.start()
+    thread = _running(supervisor)
+    first = supervisor.pids["a"]
+    assert first is not None
+
+    os.kill(first, signal.SIGKILL)
+
+    _until(lambda: supervisor.pids["a"] not in (first, None) and supervisor.states["a"] == "ready")
+    supervisor.request_stop()
+    thread.join()
+    supervisor.stop()
+    assert any(e.state == "backing_off" and "SIGKILL" in e.detail for e in events)
+    assert supervisor.states == {"a": "stopped", "b": "stopped"}
+
+
+def test_a_service_that_hangs_is_killed_and_started_again(tmp_path: Path, events: list[ServiceEvent]) -> None:
+    supervisor = Supervisor([_spec(tmp_path, "a", hang_s=1.5)], on_event=events.append)
+    assert supervisor.start()
+    thread = _running(supervisor)
+    first = supervisor.pids["a"]
+    assert first is not None
+
+    os.kill(first, signal.SIGUSR1)
+
+    _until(lambda: supervisor.pids["a"] not in (first, None) and supervisor.states["a"] == "ready")
+    supervisor.request_stop()
+    thread.join()
+    supervisor.stop()
+    assert any(e.state == "unresponsive" for e in events)
+
+
+def test_one_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + BEATING
+    supervisor = Supervisor([_spec(tmp_path, "a", script=stubborn, grace_s=0.5)])
+    assert supervisor.start()
+    pid = supervisor.pids["a"]
+    assert pid is not None
+
+    supervisor.stop()
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_service_that_never_comes_up_is_reported(tmp_path: Path, events: list[ServiceEvent]) -> None:
+    spec = _spec(tmp_path, "a", script="raise SystemExit(7)", start_s=1.5)
+    supervisor = Supervisor([spec], on_event=events.append)
+
+    assert not supervisor.start()
+
+    supervisor.stop()
+    assert any("exit code 7" in e.detail and "a.log" in e.detail for e in events)
