@@ -16,7 +16,17 @@ from evalspan_collector.records import (
 from evalspan_collector.run import Run
 from evalspan_collector.span import LogRecord, Span
 
-__all__ = ["AggregateQuery", "OpenTrace", "RunQuery", "ScoreQuery", "Store"]
+__all__ = [
+    "AggregateQuery",
+    "Facets",
+    "OpenTrace",
+    "RunPoint",
+    "RunQuery",
+    "ScorePoint",
+    "ScoreQuery",
+    "SeriesQuery",
+    "Store",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +91,64 @@ class AggregateQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesQuery:
+    """Numbers over time: runs that started in [since_ns, until_ns), in buckets of `step_s` seconds."""
+
+    since_ns: int
+    until_ns: int
+    step_s: int
+    project: str | None = None
+    agent: str | None = None
+    environment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPoint:
+    """One bucket of runs; sums and percentiles are None where nothing is known."""
+
+    start_ns: int
+    runs: int
+    errors: int
+    cost_usd: float | None = None
+    cost_unknown_calls: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    latency_p50_s: float | None = None
+    latency_p95_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScorePoint:
+    """One bucket of one metric's current scores, by the start of their runs.
+
+    Attributes:
+        scored: Scores with a value; `passed` of them passed.
+        average: Mean value, None when nothing was scored.
+        errors: Scores that are errors; left out of `scored`.
+        not_applicable: Likewise left out.
+    """
+
+    start_ns: int
+    metric: str
+    scored: int
+    passed: int
+    average: float | None = None
+    errors: int = 0
+    not_applicable: int = 0
+    judge_cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facets:
+    """Values that the screens offer as filters, by how often they occur."""
+
+    projects: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTrace:
     """A trace with spans newer than its last assembly: the pending set, kept in the store."""
 
@@ -132,6 +200,9 @@ class Store(Protocol):
 
     # aggregates and alerts
     def aggregate(self, query: AggregateQuery) -> Aggregate: ...
+    def run_series(self, query: SeriesQuery) -> list[RunPoint]: ...
+    def score_series(self, query: SeriesQuery) -> list[ScorePoint]: ...
+    def facets(self, project: str | None, *, since_ns: int) -> Facets: ...
     def alert_states(self, project: str | None = None) -> list[AlertState]: ...
     def write_alert_state(self, state: AlertState) -> None: ...
     def write_alert_event(self, event: AlertEvent) -> None: ...
