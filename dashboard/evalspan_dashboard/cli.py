@@ -1,0 +1,65 @@
+"""Command line: `evalspan`, one program for every process and every listing."""
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from evalspan import __version__
+from evalspan.errors import EvalspanError
+from evalspan_dashboard.commands import demo, files, listing, serve
+from evalspan_dashboard.commands import doctor as doctor_command
+from evalspan_dashboard.output import errors
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="evalspan",
+    help="Scores the runs of LLM agents from their OpenTelemetry traces, live.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(show: bool) -> None:  # noqa: FBT001  typer passes the flag's value by position
+    if show:
+        typer.echo(f"evalspan {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Scores the runs of LLM agents from their OpenTelemetry traces, live.
+
+    Start with: evalspan up
+    """
+
+
+for family in (serve, files, listing, doctor_command, demo):
+    family.register(app)
+
+
+def main() -> None:
+    """Run the command line; errors go to stderr, the exit code says what kind (0, 1, 2 or 3)."""
+    try:
+        code = app(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away, as `| head` does: nothing to say
+        sys.exit(0)
+    except EvalspanError as error:
+        errors.print(f"error: {error}")
+        sys.exit(error.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,1 @@
+"""Commands of the `evalspan` command line, one module per family."""
