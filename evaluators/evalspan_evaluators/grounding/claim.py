@@ -1,0 +1,127 @@
+"""Claim: a checkable piece of an answer, with its kind and place."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from evalspan_evaluators.grounding import moment as moments
+from evalspan_evaluators.grounding import quantity as quantities
+from evalspan_evaluators.grounding.moment import Moment
+from evalspan_evaluators.grounding.quantity import Quantity
+from evalspan_evaluators.grounding.text import fold
+
+__all__ = ["Claim", "ClaimKind", "extract"]
+
+ClaimKind = Literal[
+    "number", "money", "percent", "duration", "date", "time", "weekday",
+    "id", "url", "email", "quote", "name", "category", "polarity",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One checkable piece of an answer.
+
+    Attributes:
+        start: Offset in the answer; `end` lies behind it.
+        quantity: Set for number, money, percent and duration.
+        moment: Set for date, time and weekday.
+    """
+
+    kind: ClaimKind
+    text: str
+    start: int
+    end: int
+    quantity: Quantity | None = None
+    moment: Moment | None = None
+
+
+_URL = re.compile(r"https?://[^\s<>\"'`|)\]}]+|\bwww\.[^\s<>\"'`|)\]}]+")
+_EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
+_ID = re.compile(r"(?<![\w@/.])#?[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*(?![\w@]|[/.][A-Za-z0-9])", re.ASCII)
+_QUOTE = re.compile(r"[\"“”«「](?P<q>[^\"“”«»「」\n]{8,400})[\"“”»」]")
+_ORDINAL_LIKE = re.compile(
+    r"^\d+(?:st|nd|rd|th|s|x|k|m|b|bn|am|pm|h|hr|hrs|min|mins|sec|kg|g|km|cm|mm|ft|gb|mb|tb|kb|mph|d)$|^\d+-\d+$|^(?:Q|H|FY|CY)\d{1,4}$|^\d+[CFK]$",
+    re.IGNORECASE,
+)
+_LABEL_NUMBER = re.compile(r"(?:^|\n)[\s>*_#-]*$")
+_ENUMERATED = re.compile(r"[A-Za-z]\s$")
+
+
+def _is_id(token: str) -> bool:
+    """Whether a token is a code: letters and digits mixed, or a long row of digits."""
+    bare = token.lstrip("#")
+    digits = sum(c.isdigit() for c in bare)
+    letters = sum(c.isalpha() for c in bare)
+    if _ORDINAL_LIKE.match(bare):
+        return False
+    if token.startswith("#"):
+        return digits > 0
+    if letters == 0:
+        # Without letters only long unbroken rows and grouped codes (such as 4-3-2 digits) are ids.
+        return digits >= 7 and "-" not in bare or bool(re.fullmatch(r"\d{2,}(?:-\d{2,}){2,}", bare))
+    if digits == 0:
+        return "_" in bare and len(bare) >= 6
+    words = re.split(r"[-_]", bare)
+    if any(re.fullmatch(r"\d+", w) for w in words) and any(
+        w.isalpha() and w.islower() and len(w) > 2 for w in words[1:]
+    ):
+        return False  # 30-day, 7-day-rolling
+    return len(bare) >= 4 and (digits >= 2 or len(words) == 1)
+
+
+def _take(found: list[Claim], taken: bytearray, claim: Claim) -> None:
+    if not any(taken[claim.start : claim.end]):
+        taken[claim.start : claim.end] = b"\1" * (claim.end - claim.start)
+        found.append(claim)
+
+
+def _kind_of(q: Quantity) -> ClaimKind:
+    if q.percent:
+        return "percent"
+    if q.currency:
+        return "money"
+    return "duration" if quantities.dimension(q.unit) == "time" else "number"
+
+
+def _is_label(text: str, q: Quantity) -> bool:
+    """List numbers and enumerated headings (`2.`, `Option 1:`) claim nothing."""
+    if q.percent or q.currency or q.decimals or q.worded:
+        return False
+    after = text[q.end : q.end + 3]
+    if (
+        after[:1] in (".", ")", ":")
+        and (len(after) == 1 or after[1] in " *_\n")
+        and _LABEL_NUMBER.search(text, max(0, q.start - 12), q.start)
+    ):
+        return True
+    return abs(q.value) <= 20 and after.lstrip("*")[:1] == ":" and bool(_ENUMERATED.search(text, 0, q.start))
+
+
+def extract(answer: str) -> list[Claim]:
+    """Typed claims of the answer in order, without overlaps; names, categories and polarity come later."""
+    text = fold(answer)
+    found: list[Claim] = []
+    taken = bytearray(len(text))
+    for match in _URL.finditer(text):
+        url = match[0].rstrip(".,;:!?*")
+        _take(found, taken, Claim("url", url, match.start(), match.start() + len(url)))
+    for match in _EMAIL.finditer(text):
+        _take(found, taken, Claim("email", match[0], match.start(), match.end()))
+    dated = bytearray(len(text))
+    for m in moments.scan(text):
+        dated[m.start : m.end] = b"\1" * (m.end - m.start)
+    for match in _ID.finditer(text):
+        if _is_id(match[0]) and not any(dated[match.start() : match.end()]):
+            _take(found, taken, Claim("id", match[0], match.start(), match.end()))
+    for m in moments.scan(text):
+        kind: ClaimKind = "date" if m.kind == "date" else "time" if m.kind == "time" else "weekday"
+        _take(found, taken, Claim(kind, m.text, m.start, m.end, moment=m))
+    for q in quantities.scan(text):
+        if not _is_label(text, q):
+            _take(found, taken, Claim(_kind_of(q), q.text, q.start, q.end, quantity=q))
+    for match in _QUOTE.finditer(text):
+        if len(match["q"].split()) >= 4:
+            found.append(Claim("quote", match["q"].strip(), match.start("q"), match.end("q")))
+    found.sort(key=lambda c: (c.start, c.end))
+    return found

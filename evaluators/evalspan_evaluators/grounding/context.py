@@ -1,0 +1,116 @@
+"""Context: the words around a claim or a fact that say what the value is."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from evalspan_evaluators.grounding.index import Fact
+from evalspan_evaluators.grounding.text import STOP_WORDS, abbreviates, key_words, stem
+
+__all__ = ["Context", "attribute_match", "context_of", "fact_words", "unit_words"]
+
+_TOKEN = re.compile(r"[^\W\d_]+(?:[/'][^\W\d_]+)*")
+_BREAK = re.compile(r"[.!?;]\s|\n|,\s|:\s|\band\b|\bwith\b|\bund\b|\bet\b|\by\b|、|，|。", re.IGNORECASE)
+_LINE_LABEL = re.compile(r"(?P<label>[^\n:,;.]{1,60}):\**\s*\**[^\n:]{0,40}$")
+_HARD = re.compile(r"[.!?;:]\s|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Words around a claim.
+
+    Attributes:
+        label: Words of a `Label:` before the value.
+        after: Content words right behind the value, up to the next break.
+        before: Content words before it in the clause.
+        sentence: Offsets of the sentence or line.
+    """
+
+    label: tuple[str, ...]
+    after: tuple[str, ...]
+    before: tuple[str, ...]
+    sentence: tuple[int, int]
+
+    @property
+    def all(self) -> frozenset[str]:
+        """Every word, as stems."""
+        return frozenset(self.label + self.after + self.before)
+
+
+@lru_cache(maxsize=4096)
+def _stems(text: str) -> tuple[str, ...]:
+    found: list[str] = []
+    for token in _TOKEN.findall(text):
+        low = token.lower()
+        if "/" in low and len(low) <= 5:
+            found.append(low.replace("/", ""))
+        else:
+            found.extend(stem(w) for w in re.split(r"[/']", low) if w not in STOP_WORDS and len(w) > 1)
+    return tuple(found)
+
+
+def context_of(text: str, start: int, end: int, sentence: tuple[int, int]) -> Context:
+    """The words around text[start:end] inside its sentence."""
+    head = text[max(sentence[0], start - 120) : start]
+    tail = text[end : min(sentence[1], end + 60)]
+    label = _LINE_LABEL.search(head)
+    stop = _BREAK.search(tail)
+    tail = tail[: stop.start()] if stop else tail
+    clause = head
+    for brk in _HARD.finditer(head):
+        clause = head[brk.end() :]
+    return Context(
+        label=_stems(label["label"]) if label else (),
+        after=_stems(tail)[:4],
+        before=_stems(clause)[-8:],
+        sentence=sentence,
+    )
+
+
+@lru_cache(maxsize=8192)
+def _key_stems(key: str) -> tuple[str, ...]:
+    return tuple(stem(w) for w in key_words(key) if not w.isdigit() and (len(w) > 1 or not w.isascii()))
+
+
+def fact_words(fact: Fact) -> tuple[str, ...]:
+    """Stems that say what a fact is: its key and the named keys around it, or the words near it in prose."""
+    record = fact.record
+    if record.prose is not None:
+        part = fact.quantity or fact.moment
+        if part is None:
+            return _stems(record.prose)
+        return _stems(record.prose[max(0, part.start - 40) : part.end + 30])
+    own = _key_stems(fact.key)
+    if fact.quantity is not None and fact.quantity.unit:
+        own = (*own, fact.quantity.unit)
+    named = record.named_key
+    return own + _key_stems(named) if record.parent is not None else own
+
+
+def unit_words(context: Context) -> tuple[str, ...]:
+    """The noun a number counts, with the words right behind it."""
+    return context.after[:3]
+
+
+@lru_cache(maxsize=65536)
+def _word_match(fact_word: str, claim_word: str) -> float:
+    if fact_word == claim_word:
+        return 1.0
+    if len(fact_word) >= 4 and len(claim_word) >= 4 and (fact_word.startswith(claim_word[:5]) and claim_word.startswith(fact_word[:5])):
+        return 0.8
+    if abbreviates(fact_word, claim_word) or abbreviates(claim_word, fact_word):
+        return 0.7
+    return 0.0
+
+
+def attribute_match(words: tuple[str, ...] | frozenset[str], fact: Fact) -> float:
+    """How well the words name the fact's key, 0 to 1: the best share of its own key's parts."""
+    own = _key_stems(fact.key) if fact.record.prose is None else fact_words(fact)
+    if not own or not words:
+        return 0.0
+    best = [max((_word_match(part, word) for word in words), default=0.0) for part in own]
+    if fact.record.prose is not None:
+        return min(1.0, sum(b for b in best if b >= 0.7) / 2)
+    joined = "".join(p[0] for p in own)
+    acronym = 0.8 if len(joined) >= 2 and joined in words else 0.0
+    return max(max(best) * 0.5 + sum(best) / len(best) * 0.5, acronym)

@@ -1,0 +1,319 @@
+"""Index: every value of the sources with its record, key and JSON path."""
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from evalspan_evaluators.grounding import moment as moments
+from evalspan_evaluators.grounding import quantity as quantities
+from evalspan_evaluators.grounding.moment import Day, Moment
+from evalspan_evaluators.grounding.quantity import Quantity
+from evalspan_evaluators.grounding.source import Source
+from evalspan_evaluators.grounding.table import read_literal, read_tables
+from evalspan_evaluators.grounding.text import fold, sentences
+
+__all__ = ["Fact", "Index", "Record"]
+
+_PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,10})?")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_HAS_DIGIT = re.compile(r"\d").search
+_MAX_TEXT = 2_000_000
+_MAX_FACTS = 200_000
+_SHORT = 80
+
+
+class Record:
+    """One JSON object, table row or sentence of a source."""
+
+    __slots__ = ("children", "facts", "key", "parent", "prose", "source")
+
+    def __init__(self, source: Source, parent: "Record | None", key: str | int, prose: str | None = None) -> None:
+        self.source = source
+        self.parent = parent
+        self.key = key
+        self.prose = prose
+        self.facts: list[Fact] = []
+        self.children: list[Record] = []
+        if parent is not None:
+            parent.children.append(self)
+
+    @property
+    def path(self) -> str:
+        """JSON path of the object, such as `$.orders[0]`."""
+        parts: list[str] = []
+        at: Record | None = self
+        while at is not None and at.parent is not None:
+            parts.append(_path_part(at.key))
+            at = at.parent
+        return "$" + "".join(reversed(parts))
+
+    def chain(self) -> Iterator["Record"]:
+        """This record and the ones around it."""
+        at: Record | None = self
+        while at is not None:
+            yield at
+            at = at.parent
+
+    def below(self, limit: int = 400) -> Iterator["Fact"]:
+        """Facts of this record and of the records inside it, at most `limit`."""
+        stack = [self]
+        while stack and limit > 0:
+            record = stack.pop()
+            for fact in record.facts:
+                limit -= 1
+                yield fact
+            stack.extend(reversed(record.children))
+
+    @property
+    def named_key(self) -> str:
+        """The nearest key that is a name, not a position."""
+        for record in self.chain():
+            if isinstance(record.key, str):
+                return record.key
+        return ""
+
+
+class Fact:
+    """One value of a source."""
+
+    __slots__ = ("key", "moment", "place", "quantity", "record", "value")
+
+    def __init__(self, record: Record, key: str, value: Any, place: int = -1) -> None:
+        self.record = record
+        self.key = key
+        self.value = value
+        self.place = place
+        self.quantity: Quantity | None = None
+        self.moment: Moment | None = None
+
+    @property
+    def path(self) -> str:
+        """JSON path of the value."""
+        if self.record.prose is not None:
+            return self.record.path
+        path = self.record.path + (_path_part(self.key) if self.key else "")
+        return path if self.place < 0 else f"{path}[{self.place}]"
+
+    @property
+    def text(self) -> str:
+        """The value as a person reads it."""
+        if self.quantity is not None and self.record.prose is not None:
+            return self.quantity.text
+        if self.moment is not None and self.record.prose is not None:
+            return self.moment.text
+        return self.value if isinstance(self.value, str) else json.dumps(self.value, ensure_ascii=False)
+
+
+def _path_part(key: str | int) -> str:
+    if isinstance(key, int):
+        return f"[{key}]"
+    if key.startswith(("[", ".")):
+        return key
+    return f".{key}" if _IDENTIFIER.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
+
+
+class Index:
+    """Values of all sources, found by number, day, time, text and record."""
+
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self.sources = tuple(sources)
+        self.records: list[Record] = []
+        self.strings: dict[str, list[Fact]] = {}
+        self.days: dict[Day, list[Fact]] = {}
+        self.minutes: dict[int, list[Fact]] = {}
+        self.numbers: list[tuple[float, Fact]] = []
+        self.flags: list[Fact] = []
+        self._sorted: list[float] | None = None
+        self._facts = 0
+        texts: list[str] = []
+        for source in self.sources:
+            texts.append(self._add(source))
+        #: All sources as lower-case text, for ids, quotes and names.
+        self.blob = "\n".join(texts).lower()
+        self.numbers.sort(key=lambda pair: pair[0])
+
+    def _add(self, source: Source) -> str:
+        content = source.content
+        if isinstance(content, str):
+            raw = fold(content[:_MAX_TEXT])
+            parsed = read_literal(raw)
+        else:
+            raw = fold(json.dumps(content, ensure_ascii=False, default=str)[:_MAX_TEXT])
+            parsed = content
+        if isinstance(parsed, (dict, list)):
+            self._walk(source, parsed)
+        elif parsed is not None and not isinstance(parsed, str):
+            record = self._record(source, None, "$")
+            self._leaf(record, "", parsed, -1)
+        else:
+            self._text(source, None, raw)
+        return raw
+
+    def _record(self, source: Source, parent: Record | None, key: str | int, prose: str | None = None) -> Record:
+        record = Record(source, parent, key, prose)
+        self.records.append(record)
+        if isinstance(key, str) and prose is None and len(key) > 2 and (key[0] not in ".[$") and not key.islower() or _HAS_DIGIT(str(key)):
+            self._named(record, str(key))
+        return record
+
+    def _named(self, record: Record, key: str) -> None:
+        """A key that is a value itself: an id, a date or a name over its object."""
+        if key[0] in ".[$":
+            return
+        fact = Fact(record, "", key)
+        self.strings.setdefault(key.lower(), []).append(fact)
+        if key[0].isdigit():
+            for found in moments.scan(key):
+                fact.moment = found
+                for day in found.days:
+                    self.days.setdefault(day, []).append(fact)
+
+    def _walk(self, source: Source, content: Any) -> None:
+        root = self._record(source, None, "$")
+        stack: list[tuple[Record, str, Any]] = [(root, "", content)]
+        while stack and self._facts < _MAX_FACTS:
+            record, key, value = stack.pop()
+            if isinstance(value, dict):
+                target = (
+                    record if key == "" and record is root and not record.facts else self._record(source, record, key)
+                )
+                for name, item in reversed(list(value.items())):
+                    name = str(name)
+                    if isinstance(item, (dict, list)):
+                        stack.append((target, name, item))
+                    else:
+                        self._leaf(target, name, item, -1)
+            elif isinstance(value, list):
+                self._list(source, record, key, value, stack)
+            else:
+                self._leaf(record, key, value, -1)
+
+    def _list(
+        self, source: Source, record: Record, key: str, items: list[Any], stack: list[tuple[Record, str, Any]]
+    ) -> None:
+        for place, item in enumerate(items):
+            if isinstance(item, dict):
+                inner = self._record(source, record, f"{_path_part(key) if key else ''}[{place}]")
+                for name, value in item.items():
+                    if isinstance(value, (dict, list)):
+                        stack.append((inner, str(name), value))
+                    else:
+                        self._leaf(inner, str(name), value, -1)
+            elif isinstance(item, list):
+                inner = self._record(source, record, f"{_path_part(key) if key else ''}[{place}]")
+                stack.append((inner, "", item))
+            else:
+                self._leaf(record, key, item, place)
+
+    def _leaf(self, record: Record, key: str, value: Any, place: int) -> None:
+        if value is None or value == "" or self._facts > _MAX_FACTS:
+            return
+        self._facts += 1
+        if isinstance(value, str):
+            if len(value) > _SHORT or "\n" in value:
+                self._text(record.source, record, fold(value), key)
+                return
+            self._string(record, key, value, place)
+            return
+        fact = Fact(record, key, value, place)
+        record.facts.append(fact)
+        if isinstance(value, bool):
+            self.flags.append(fact)
+        elif isinstance(value, (int, float)):
+            self._number(fact, float(value))
+
+    def _string(self, record: Record, key: str, value: str, place: int) -> None:
+        fact = Fact(record, key, value, place)
+        record.facts.append(fact)
+        folded = fold(value)
+        self.strings.setdefault(folded.lower(), []).append(fact)
+        if not any(c.isdigit() for c in folded):
+            return
+        if _PLAIN_NUMBER.fullmatch(folded):
+            self._number(fact, float(folded))
+            return
+        if (
+            any(c.isalpha() for c in folded)
+            and " " not in folded
+            and not folded[0].isdigit()
+            and folded[0] not in "$€£¥-"
+        ):
+            return
+        self._scan(record, key, folded, place, fact)
+
+    def _scan(self, record: Record, key: str, text: str, place: int, whole: Fact | None) -> None:
+        """Dates, times and quantities inside a text."""
+        taken = bytearray(len(text))
+        for found in moments.scan(text):
+            fact = self._part(record, key, text, place, whole)
+            fact.moment = found
+            taken[found.start : found.end] = b"\1" * (found.end - found.start)
+            for day in found.days:
+                self.days.setdefault(day, []).append(fact)
+            for minute in found.minutes:
+                self.minutes.setdefault(minute, []).append(fact)
+            if found.kind == "date" and len(found.text) == 4:
+                taken[found.start : found.end] = b"\0" * 4  # a bare year may also be a number
+        for found in quantities.scan(text):
+            if any(taken[found.start : found.end]):
+                continue
+            fact = self._part(record, key, text, place, whole)
+            fact.quantity = found
+            for value in found.values:
+                self.numbers.append((abs(value * found.scale), fact))
+
+    def _part(self, record: Record, key: str, text: str, place: int, whole: Fact | None) -> Fact:
+        self._facts += 1
+        if whole is not None and whole.moment is None and whole.quantity is None:
+            return whole
+        fact = Fact(record, key, text, place)
+        record.facts.append(fact)
+        return fact
+
+    def _number(self, fact: Fact, value: float) -> None:
+        if value == value and abs(value) != float("inf"):
+            self.numbers.append((abs(value), fact))
+
+    def _text(self, source: Source, parent: Record | None, text: str, key: str = "") -> None:
+        """Prose by sentence; lines that form a table or `key: value` pairs become records."""
+        record = self._record(source, parent, key or "$")
+        if parent is None:
+            rest = read_tables(text, record, self)
+        else:
+            rest = text
+        for start, end in sentences(rest):
+            sentence = rest[start:end]
+            inner = self._record(source, record, "", sentence)
+            if any(c.isdigit() for c in sentence) or quantities.has_words(sentence):
+                self._scan(inner, key, sentence, -1, None)
+
+    def add_record(self, parent: Record, key: str | int) -> Record:
+        """A further record inside `parent`."""
+        return self._record(parent.source, parent, key)
+
+    def add_leaf(self, record: Record, key: str, value: Any) -> None:
+        """A further value of a record."""
+        self._leaf(record, key, value, -1)
+
+    def near(self, value: float, tolerance: float) -> list[Fact]:
+        """Facts whose absolute value lies within the tolerance."""
+        if self._sorted is None:
+            self._sorted = [v for v, _ in self.numbers]
+        low = bisect_left(self._sorted, abs(value) - tolerance)
+        high = bisect_right(self._sorted, abs(value) + tolerance)
+        return [fact for _, fact in self.numbers[low:high]]
+
+    def holds(self, text: str) -> int:
+        """Offset in the joined text of all sources where this token stands alone, -1 when nowhere."""
+        needle = text.lower()
+        at = self.blob.find(needle)
+        while at >= 0:
+            end = at + len(needle)
+            before = self.blob[at - 1 : at]
+            after = self.blob[end : end + 1]
+            if not (before.isalnum() and needle[0].isalnum()) and not (after.isalnum() and needle[-1].isalnum()):
+                return at
+            at = self.blob.find(needle, at + 1)
+        return -1

@@ -1,0 +1,301 @@
+"""Quantity: a number in text with its sign, scale, currency, percent, unit and precision, in several locales."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from evalspan_evaluators.grounding.text import STOP_WORDS, fold, guess_language, stem
+
+__all__ = ["Quantity", "convert", "dimension", "has_words", "scan", "units"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One number as written.
+
+    Attributes:
+        values: Signed readings before scaling; more than one where `1.234` may be a thousand or a decimal.
+        decimals: Digits behind the decimal mark of the first reading.
+        scale: 1, 1e3, 1e6, ... from a word or letter behind the number.
+        percent: Written as a percentage.
+        currency: ISO code, None when none is written.
+        unit: Stem of the noun or unit behind the number, empty when there is none.
+        worded: Written in words, such as `three`.
+        approximate: Preceded by `about`, `nearly`, ...
+        digits: Digits as written, to tell an id from a number.
+    """
+
+    start: int
+    end: int
+    text: str
+    values: tuple[float, ...]
+    decimals: int = 0
+    scale: float = 1.0
+    percent: bool = False
+    currency: str | None = None
+    unit: str = ""
+    worded: bool = False
+    approximate: bool = False
+    digits: str = ""
+
+    @property
+    def value(self) -> float:
+        """The first reading, scaled."""
+        return self.values[0] * self.scale
+
+    @property
+    def step(self) -> float:
+        """Half a unit of the last digit written, scaled: what rounding may hide."""
+        return 0.5 * 10.0**-self.decimals * self.scale
+
+
+_SCALES: dict[str, float] = {
+    "k": 1e3, "thousand": 1e3, "thousands": 1e3, "tausend": 1e3, "tsd": 1e3, "mille": 1e3, "mil": 1e3, "千": 1e3,
+    "m": 1e6, "mm": 1e6, "mn": 1e6, "mio": 1e6, "million": 1e6, "millions": 1e6, "millionen": 1e6, "millón": 1e6,
+    "millones": 1e6, "milhão": 1e6, "milhões": 1e6, "万": 1e4, "萬": 1e4, "億": 1e8, "亿": 1e8, "兆": 1e12,
+    "b": 1e9, "bn": 1e9, "billion": 1e9, "billions": 1e9, "mrd": 1e9, "milliarde": 1e9, "milliarden": 1e9,
+    "milliard": 1e9, "milliards": 1e9, "bilhão": 1e9, "bilhões": 1e9, "mil millones": 1e9, "mil milhões": 1e9,
+    "t": 1e12, "tn": 1e12, "trillion": 1e12, "trillions": 1e12, "billionen": 1e12, "billones": 1e12,
+    "dozen": 12.0,
+}  # fmt: skip
+_CURRENCIES: dict[str, str] = {
+    "$": "USD", "us$": "USD", "usd": "USD", "dollar": "USD", "dollars": "USD", "€": "EUR", "eur": "EUR",
+    "euro": "EUR", "euros": "EUR", "£": "GBP", "gbp": "GBP", "pound": "GBP", "pounds": "GBP", "¥": "JPY", "jpy": "JPY",
+    "yen": "JPY", "円": "JPY", "元": "CNY", "cny": "CNY", "rmb": "CNY", "yuan": "CNY", "人民币": "CNY", "₹": "INR",
+    "inr": "INR", "rs": "INR", "rupees": "INR", "₩": "KRW", "krw": "KRW", "r$": "BRL", "brl": "BRL", "reais": "BRL",
+    "chf": "CHF", "cad": "CAD", "c$": "CAD", "aud": "AUD", "a$": "AUD", "mxn": "MXN", "sek": "SEK", "nok": "NOK",
+    "dkk": "DKK", "pln": "PLN", "hk$": "HKD", "hkd": "HKD", "sgd": "SGD", "nzd": "NZD", "zar": "ZAR", "try": "TRY",
+    "btc": "BTC", "eth": "ETH", "₿": "BTC", "pesos": "MXN",
+}  # fmt: skip
+_PERCENTS = (
+    r"%|percentage points?|percent\b|per cent\b|pct\b|prozent\b|pour ?cent\b|por ?ciento\b|por ?cento\b|パーセント|pp\b"
+)
+
+_DIGITS = (
+    r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+(?:,\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?"
+    r"|\d{1,3}(?:[ ']\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?|\.\d+"
+)
+_NUMBER = re.compile(
+    r"(?<![A-Za-z0-9_.,/])(?P<open>\()?(?P<sign1>[-+~≈])?"
+    r"(?:(?P<cur1>(?:US|[RCA]|HK)?\$|[€£¥₹₩₿]|\b(?:USD|EUR|GBP|JPY|CNY|INR|CHF|CAD|AUD|BRL|Rs)\b\.?)\s?(?P<sign2>[-+])?)?"
+    r"(?P<num>" + _DIGITS + r")"
+    r"(?P<exp>[eE][-+]?\d{1,2}\b)?(?![\d])"
+    r"(?:(?P<per>\s?(?:" + _PERCENTS + r"))|(?P<scale>[ -]?(?:mil millones|mil milhões|[^\W\d_]+\.?))?)",
+    re.IGNORECASE,
+)
+_AFTER = re.compile(
+    r"[ -]?(?:(?P<per>" + _PERCENTS + r")|(?P<cur>[€£¥$₹₩]|[^\W\d_]{2,10})|(?P<of>of (?:the )?))", re.IGNORECASE
+)
+_UNIT = re.compile(r"[ -]?(?P<unit>°[CFK]?|[^\W\d_]+(?:/[^\W\d_]+)?(?:[²³])?(?:-[^\W\d_]+)*)")
+_APPROX = re.compile(
+    r"(?:about|approximately|approx\.?|around|roughly|nearly|almost|over|more than|less than|under|at least|up to|some|circa|ca\.|"
+    r"etwa|rund|ungefähr|fast|über|environ|près de|plus de|unos|unas|aproximadamente|casi|más de|cerca de|quase|mais de|約|约|大约|~|≈)\s*\W?$",
+    re.IGNORECASE,
+)
+
+_NUMBER_WORDS: dict[str, dict[str, int]] = {
+    "en": {
+        w: i
+        for i, w in enumerate(
+            "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+            "seventeen eighteen nineteen twenty".split()
+        )
+    }
+    | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90, "hundred": 100},
+    "de": {
+        w: i
+        for i, w in enumerate("null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split())
+        if i != 1
+    },
+    "fr": {
+        w: i for i, w in enumerate("zéro un deux trois quatre cinq six sept huit neuf dix onze douze".split()) if i != 1
+    },
+    "es": {
+        w: i
+        for i, w in enumerate("cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce".split())
+        if i != 1
+    },
+    "pt": {
+        w: i for i, w in enumerate("zero um dois três quatro cinco seis sete oito nove dez onze doze".split()) if i != 1
+    },
+}
+_WORDED = {
+    language: re.compile(
+        r"(?<![\w-])(" + "|".join(table) + r")(?![\w])(?:-(one|two|three|four|five|six|seven|eight|nine)\b)?",
+        re.IGNORECASE,
+    )
+    for language, table in _NUMBER_WORDS.items()
+}
+
+# dimension -> unit stem -> factor to the base unit
+_UNITS: dict[str, dict[str, float]] = {
+    "time": {
+        "ms": 1e-3, "millisecond": 1e-3, "s": 1, "sec": 1, "second": 1, "min": 60, "mins": 60, "minut": 60, "minute": 60,
+        "h": 3600, "hr": 3600, "hour": 3600, "std": 3600, "stund": 3600, "heur": 3600, "hora": 3600, "day": 86400,
+        "d": 86400, "tag": 86400, "jour": 86400, "día": 86400, "dia": 86400, "week": 604800, "woch": 604800,
+        "semain": 604800, "semana": 604800, "小时": 3600, "時間": 3600, "分钟": 60, "天": 86400, "日間": 86400,
+    },
+    "length": {
+        "mm": 1e-3, "cm": 1e-2, "m": 1, "meter": 1, "metre": 1, "km": 1e3, "kilometer": 1e3, "kilometr": 1e3, "mi": 1609.344,
+        "mile": 1609.344, "mil": 1609.344, "ft": 0.3048, "feet": 0.3048, "foot": 0.3048, "inch": 0.0254, "yd": 0.9144,
+    },
+    "mass": {"mg": 1e-6, "g": 1e-3, "gram": 1e-3, "kg": 1, "kilogram": 1, "lb": 0.45359237, "pound": 0.45359237, "oz": 0.028349523, "ton": 1e3},
+    "speed": {"m/s": 1, "km/h": 1 / 3.6, "kmh": 1 / 3.6, "kph": 1 / 3.6, "mph": 0.44704, "kt": 0.514444, "knot": 0.514444},
+    "data": {"b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 1024, "mib": 1024**2, "gib": 1024**3},
+    "pressure": {"pa": 1, "hpa": 100, "kpa": 1e3, "mbar": 100, "bar": 1e5},
+}  # fmt: skip
+_DIMENSION = {unit: (name, factor) for name, table in _UNITS.items() for unit, factor in table.items()}
+
+
+def dimension(unit: str) -> str:
+    """`time`, `length`, ... of a unit stem; empty when it is no known unit."""
+    return _DIMENSION[unit][0] if unit in _DIMENSION else ""
+
+
+def units(name: str) -> tuple[str, ...]:
+    """Unit stems of a dimension."""
+    return tuple(_UNITS.get(name, ()))
+
+
+def convert(value: float, unit: str, target: str) -> float | None:
+    """`value` in another unit of the same dimension; None when they do not convert."""
+    if unit == target:
+        return value
+    if unit in ("°c", "°f", "c", "f") and target in ("°c", "°f", "c", "f"):
+        return value * 9 / 5 + 32 if unit.endswith("c") else (value - 32) * 5 / 9
+    if unit not in _DIMENSION or target not in _DIMENSION or _DIMENSION[unit][0] != _DIMENSION[target][0]:
+        return None
+    return value * _DIMENSION[unit][1] / _DIMENSION[target][1]
+
+
+def _readings(digits: str) -> tuple[tuple[float, ...], int]:
+    """Every reading of a digit group, most likely first, and the decimals of the first."""
+    text = digits.replace(" ", "").replace("'", "")
+    dots, commas = text.count("."), text.count(",")
+    if dots and commas:
+        mark = "." if text.rfind(".") > text.rfind(",") else ","
+        plain = text.replace("," if mark == "." else ".", "").replace(mark, ".")
+        return (float(plain),), len(plain.partition(".")[2])
+    if dots + commas == 0:
+        return (float(text),), 0
+    mark = "." if dots else ","
+    head, _, tail = text.rpartition(mark)
+    if dots + commas > 1:
+        return (float(text.replace(mark, "")),), 0
+    decimal = float(f"{head or '0'}.{tail}")
+    if len(tail) == 3 and head not in ("", "0") and len(head) <= 3:
+        whole = float(head + tail)
+        return ((whole, decimal), 0) if mark == "," else ((decimal, whole), 3)
+    return (decimal,), len(tail)
+
+
+def _unit_after(text: str, at: int) -> tuple[str, int]:
+    """The stem of the unit noun behind a number, skipping up to two adjectives is left to the caller."""
+    match = _UNIT.match(text, at)
+    if match is None:
+        return "", at
+    unit = match["unit"]
+    if unit.lower() in STOP_WORDS:
+        return "", at
+    return (unit.lower() if unit.startswith("°") or "/" in unit else stem(unit)), match.end()
+
+
+def _build(match: re.Match[str], text: str) -> Quantity | None:
+    digits = match["num"]
+    values, decimals = _readings(digits)
+    if match["exp"]:
+        values = tuple(v * 10.0 ** int(match["exp"][1:]) for v in values)
+    end = match.end("exp") if match["exp"] else match.end("num")
+    currency = _CURRENCIES.get((match["cur1"] or "").strip(" .").lower())
+    percent, scale, unit = False, 1.0, ""
+    if match["per"]:
+        percent, end = True, match.end("per")
+    elif match["scale"]:
+        word = match["scale"].strip(" -.").lower()
+        glued = match["scale"][0] not in " -"
+        known = _SCALES.get(word)
+        if known is not None and (len(word) > 1 or word in "千万萬億亿兆" or glued or currency):
+            scale, end = known, match.end("scale") - match["scale"].endswith(".")
+        elif word and word[0] in "万萬億亿兆千":
+            scale, end = _SCALES[word[0]], match.start("scale") + 1
+        elif glued and word not in _CURRENCIES and word.isascii() and dimension(stem(word)) == "" and len(word) > 2:
+            return None  # 3rd, 4th, 12ab: an ordinal or an id
+        elif glued and word in ("st", "nd", "rd", "th"):
+            return None
+    after = _AFTER.match(text, end)
+    if after and not percent:
+        if after["per"]:
+            percent, end = True, after.end()
+        elif after["cur"] and currency is None and after["cur"].lower() in _CURRENCIES:
+            currency, end = _CURRENCIES[after["cur"].lower()], after.end("cur")
+    if not percent:
+        unit, _ = _unit_after(text, end)
+    start = match.start("open") if match["open"] else match.start()
+    negative = "-" in (match["sign1"] or "") or "-" in (match["sign2"] or "")
+    if match["open"]:
+        closed = text[end : end + 1] == ")"
+        if closed and not negative and unit == "" and text[start + 1 : start + 2] in "$€£0123456789":
+            negative, end = True, end + 1
+        else:
+            start += 1
+    while start < end and text[start] == " ":
+        start += 1
+    if negative:
+        values = tuple(-v for v in values)
+    return Quantity(
+        start=start,
+        end=end,
+        text=text[start:end],
+        values=values,
+        decimals=decimals,
+        scale=scale,
+        percent=percent,
+        currency=currency,
+        unit=unit,
+        approximate=bool(_APPROX.search(text, max(0, start - 16), start)) or match["sign1"] in ("~", "≈"),
+        digits=digits,
+    )
+
+
+def has_words(text: str) -> bool:
+    """Whether numbers may be written in words here."""
+    return any(pattern.search(text) for pattern in _WORDED.values())
+
+
+@lru_cache(maxsize=256)
+def scan(text: str) -> tuple[Quantity, ...]:
+    """Every number of the text, in order; ordinals and the digits inside ids are left out."""
+    text = fold(text)
+    found = [q for m in _NUMBER.finditer(text) if (q := _build(m, text)) is not None]
+    table = _WORDED.get(guess_language(text))
+    if table is not None:
+        numbers = _NUMBER_WORDS[guess_language(text)]
+        for match in table.finditer(text):
+            value = numbers[match[1].lower()] + (_NUMBER_WORDS["en"][match[2].lower()] if match[2] else 0)
+            end = match.end()
+            scale_word = re.compile(r"[ -](hundred|thousand|million|billion|trillion)\b", re.IGNORECASE).match(
+                text, end
+            )
+            scale = 1.0
+            if scale_word:
+                scale = _SCALES.get(scale_word[1].lower(), 100.0)
+                end = scale_word.end()
+            percent = bool(per := re.compile(r"\s(?:" + _PERCENTS + ")", re.IGNORECASE).match(text, end))
+            end = per.end() if per else end
+            unit, _ = _unit_after(text, end) if not percent else ("", end)
+            found.append(
+                Quantity(
+                    match.start(),
+                    end,
+                    text[match.start() : end],
+                    (float(value),),
+                    0,
+                    scale,
+                    percent,
+                    None,
+                    unit,
+                    worded=True,
+                )
+            )
+        found.sort(key=lambda q: q.start)
+    return tuple(found)
