@@ -69,7 +69,15 @@ class SchemaError(StoreError):
 
 
 class JudgeError(EvalspanError):
-    """A judge gave no usable verdict."""
+    """A judge gave no usable verdict.
+
+    Attributes:
+        usage: What the calls used all the same (the evaluators' `JudgeUsage`); None when nothing was spent.
+    """
+
+    def __init__(self, message: str, *, usage: object = None) -> None:
+        super().__init__(message)
+        self.usage = usage
 
 
 class JudgeRefusedError(JudgeError):
