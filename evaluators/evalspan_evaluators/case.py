@@ -63,7 +63,7 @@ class Case:
 
     input: str | None = None
     output: str | None = None
-    expected: Expected = Expected()
+    expected: Expected = field(default_factory=Expected)
     tools: tuple[ToolCall, ...] | None = None
     documents: tuple[Document, ...] = ()
     context: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Case:
     system_prompt: str | None = None
     tool_definitions: tuple[ToolDefinition, ...] | None = None
     model_calls: tuple[ModelCall, ...] | None = None
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     cost_unknown_calls: int = 0
     duration_s: float | None = None

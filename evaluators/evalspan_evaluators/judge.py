@@ -19,6 +19,8 @@ class JudgeRequest:
         data: Untrusted texts by name; the judge fences them, they are never instructions.
         schema: JSON schema the reply must meet.
         model: Overrides the judge's model for this question.
+        max_tokens: Most tokens the reply may have.
+        repeatable: The question holds no data of a case, so one reply serves every case; a judge may remember it.
     """
 
     purpose: str
@@ -27,6 +29,7 @@ class JudgeRequest:
     schema: Mapping[str, Any]
     model: str | None = None
     max_tokens: int = 1024
+    repeatable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

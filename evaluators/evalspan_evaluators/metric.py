@@ -5,14 +5,17 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from functools import lru_cache
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeGuard, cast, get_type_hints, runtime_checkable
 
-from evalspan.errors import ConfigError
+from evalspan.errors import ConfigError, JudgeError
 from evalspan_evaluators.case import Case
 from evalspan_evaluators.judge import Judge
-from evalspan_evaluators.score import DEFAULT_THRESHOLD, Score
+from evalspan_evaluators.parameters import kind_problem
+from evalspan_evaluators.score import DEFAULT_THRESHOLD, JudgeUsage, Score
 
 __all__ = [
     "JudgeMetric",
@@ -23,9 +26,15 @@ __all__ = [
     "evaluate_metric",
     "evaluate_metric_async",
     "missing_fields",
+    "needs_judge",
     "threshold_of",
     "version_of",
 ]
+
+#: Versions by identity: a metric may hold a mapping and so have no hash. The metric is kept beside its version,
+#: so an id cannot be taken over by another object.
+_VERSIONS: dict[int, tuple[object, str]] = {}
+_VERSIONS_KEPT = 1024
 
 
 @runtime_checkable
@@ -103,11 +112,25 @@ def threshold_of(metric: Metric | JudgeMetric | MetricBase, *, use: float | None
 
 
 def version_of(metric: Metric | JudgeMetric) -> str:
-    """Twelve hex digits that change when the metric's name, code version or parameters change."""
-    parameters = {f.name: getattr(metric, f.name) for f in fields(metric)} if is_dataclass(metric) else {}
+    """Twelve hex digits that change when the metric's name, code version or parameters change.
+
+    Metrics are frozen, so the answer of one instance never changes and is remembered: hashing it anew would
+    cost more than most metrics do.
+    """
+    known = _VERSIONS.get(id(metric))
+    if known is not None and known[0] is metric:
+        return known[1]
+    as_any: Any = metric  # the protocol does not say so, but built-in metrics are dataclasses
+    parameters: dict[str, Any] = {}
+    if is_dataclass(as_any):
+        parameters = {f.name: getattr(as_any, f.name) for f in fields(as_any)}
     code = getattr(type(metric), "code_version", 1)
     text = json.dumps([metric.name, code, parameters], sort_keys=True, default=repr)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    version = hashlib.sha256(text.encode()).hexdigest()[:12]
+    if len(_VERSIONS) >= _VERSIONS_KEPT:
+        _VERSIONS.clear()
+    _VERSIONS[id(metric)] = (metric, version)
+    return version
 
 
 def missing_fields(requires: tuple[str, ...], case: Case) -> list[str]:
@@ -123,7 +146,7 @@ def missing_fields(requires: tuple[str, ...], case: Case) -> list[str]:
 
 
 def _finish(metric: Metric | JudgeMetric, score: Score, started: float) -> Score:
-    return replace(score, metric_version=version_of(metric), duration_s=time.perf_counter() - started)
+    return score.stamped(version_of(metric), time.perf_counter() - started)
 
 
 def _missing(metric: Metric | JudgeMetric, case: Case) -> Score | None:
@@ -145,26 +168,32 @@ def evaluate_metric(metric: Metric, case: Case) -> Score:
 
 async def evaluate_metric_async(metric: Metric | JudgeMetric, case: Case, judge: Judge | None) -> Score:
     """Run any metric; a judge metric without a judge is an error, not a pass."""
-    if not isinstance(metric, JudgeMetric):
-        return evaluate_metric(metric, case)
+    if not needs_judge(metric):
+        return evaluate_metric(cast("Metric", metric), case)
     started = time.perf_counter()
     try:
         if judge is None:
-            score = Score.failed(
-                metric.name, "no judge is configured: set judge in evalspan.yaml or ANTHROPIC_API_KEY"
-            )
+            score = Score.failed(metric.name, "no judge is configured: set judge in evalspan.yaml or ANTHROPIC_API_KEY")
         else:
             score = _missing(metric, case) or await metric.evaluate_with(case, judge)
+    except JudgeError as error:
+        usage = error.usage if isinstance(error.usage, JudgeUsage) else None
+        score = Score.failed(metric.name, str(error), threshold=threshold_of(metric), judge=usage)
     except Exception as error:  # noqa: BLE001  per-metric boundary: one broken metric must not stop the others
         score = Score.failed(metric.name, f"{type(error).__name__}: {error}", threshold=threshold_of(metric))
     return _finish(metric, score, started)
 
 
-def available() -> dict[str, type[Metric] | type[JudgeMetric]]:
+def needs_judge(metric: Metric | JudgeMetric) -> TypeGuard[JudgeMetric]:
+    """Whether this metric asks a judge; cheaper than `isinstance` against a protocol."""
+    return hasattr(type(metric), "evaluate_with")
+
+
+def available() -> dict[str, type[Metric | JudgeMetric]]:
     """Every metric by name: the built-in ones, then those of the entry point group `evalspan.metrics`."""
     from evalspan_evaluators.builtin import BUILTIN
 
-    found: dict[str, type[Metric] | type[JudgeMetric]] = dict(BUILTIN)
+    found: dict[str, type[Metric | JudgeMetric]] = dict(BUILTIN)
     for entry in entry_points(group="evalspan.metrics"):
         if entry.name not in found:
             found[entry.name] = entry.load()
@@ -177,9 +206,14 @@ def create(name: str, parameters: Mapping[str, Any] | None = None) -> Metric | J
     Raises:
         ConfigError: The name is unknown, a parameter is unknown, missing or of the wrong kind.
     """
-    metrics = available()
+    from evalspan_evaluators.builtin import BUILTIN
+
+    # The built-in ones first: reading the entry points of all installed packages takes milliseconds.
+    metrics = BUILTIN if name in BUILTIN else available()
     if name not in metrics:
-        raise ConfigError(f"unknown metric {name!r}: one of {', '.join(sorted(metrics))}")
+        near = get_close_matches(name, metrics, 1)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"unknown metric {name!r}{hint}: one of {', '.join(sorted(metrics))}")
     cls = metrics[name]
     given = dict(parameters or {})
     known = {f.name: f for f in fields(cast("Any", cls))}
@@ -192,11 +226,21 @@ def create(name: str, parameters: Mapping[str, Any] | None = None) -> Metric | J
     threshold = given.get("threshold")
     if threshold is not None and not _is_share(threshold):
         raise ConfigError(f"threshold of metric {name!r} is {threshold!r}: a number between 0 and 1")
+    frozen = {key: _frozen(value) for key, value in given.items()}
+    for key, value in frozen.items():
+        problem = kind_problem(_hints(cls)[key], value)
+        if problem:
+            raise ConfigError(f"parameter {key!r} of metric {name!r} is {value!r}: {problem}")
     make = cast("Callable[..., Metric | JudgeMetric]", cls)
     try:
-        return make(**{key: _frozen(value) for key, value in given.items()})
+        return make(**frozen)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"metric {name!r}: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _is_share(value: object) -> bool:
@@ -207,6 +251,6 @@ def _is_share(value: object) -> bool:
 
 def _frozen(value: Any) -> Any:
     """Lists of YAML become tuples, so that metrics stay hashable."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return tuple(_frozen(item) for item in cast("list[Any]", value))
     return value

@@ -1,7 +1,6 @@
 """Score: the immutable result of one metric on one case."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 __all__ = ["DEFAULT_THRESHOLD", "Evidence", "JudgeUsage", "Score", "Verdict"]
@@ -107,10 +106,13 @@ class Score:
     extra: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
-        for name, number in (("value", self.value), ("threshold", self.threshold)):
-            if number is not None and not (math.isfinite(number) and 0.0 <= number <= 1.0):
-                raise ValueError(f"{name} of metric {self.metric!r} is {number!r}: a score lies between 0 and 1")
-        states = (self.value is not None) + (self.error is not None) + self.not_applicable
+        value, threshold = self.value, self.threshold
+        # Written out, not looped: a score is made for every metric of every run. NaN fails both comparisons.
+        if value is not None and not 0.0 <= value <= 1.0:
+            raise ValueError(f"value of metric {self.metric!r} is {value!r}: a score lies between 0 and 1")
+        if threshold is not None and not 0.0 <= threshold <= 1.0:
+            raise ValueError(f"threshold of metric {self.metric!r} is {threshold!r}: a score lies between 0 and 1")
+        states = (value is not None) + (self.error is not None) + self.not_applicable
         if states != 1:
             raise ValueError(
                 f"score of metric {self.metric!r} needs exactly one of value, error and not_applicable, has {states}"
@@ -119,9 +121,7 @@ class Score:
     @classmethod
     def of(cls, metric: str, value: float, *, threshold: float, reason: str, **fields: Any) -> Self:
         """A score with a value; it passes when `value >= threshold`."""
-        return cls(
-            metric=metric, value=value, threshold=threshold, passed=value >= threshold, reason=reason, **fields
-        )
+        return cls(metric=metric, value=value, threshold=threshold, passed=value >= threshold, reason=reason, **fields)
 
     @classmethod
     def failed(cls, metric: str, error: str, **fields: Any) -> Self:
@@ -132,6 +132,16 @@ class Score:
     def skipped(cls, metric: str, reason: str, **fields: Any) -> Self:
         """Not applicable: there was nothing to check, and why."""
         return cls(metric=metric, not_applicable=True, reason=reason, **fields)
+
+    def stamped(self, metric_version: str, duration_s: float) -> "Score":
+        """This score with the version of its metric and the time it took."""
+        if self.metric_version:
+            return replace(self, metric_version=metric_version, duration_s=duration_s)
+        # A score without a version has just left its metric and nobody else holds it; copying its fields would
+        # cost more than most metrics do.
+        object.__setattr__(self, "metric_version", metric_version)
+        object.__setattr__(self, "duration_s", duration_s)
+        return self
 
     def __str__(self) -> str:
         if self.value is None:

@@ -1,0 +1,1 @@
+"""Judges: models that give verdicts, with fencing, limits, budget and ledger around every call."""

@@ -1,0 +1,1 @@
+"""Metrics over the text an agent answered."""
