@@ -1,0 +1,60 @@
+"""Dialects: which convention a span follows, by its scope or by the keys only that convention has."""
+
+__all__ = ["KEY_DIALECTS", "SCOPE_DIALECTS"]
+
+#: Scope name (or its beginning, where it ends in `*`) to dialect.
+SCOPE_DIALECTS: tuple[tuple[str, str], ...] = (
+    ("com.anthropic.*", "anthropic_sdk"),
+    ("openinference.*", "openinference"),
+    ("@arizeai/openinference*", "openinference"),
+    ("pydantic-ai*", "pydantic_ai"),
+    ("langfuse-sdk*", "langfuse"),
+    ("strands.*", "strands"),
+    ("gcp.vertex.agent*", "adk"),
+    ("agent_framework*", "maf"),
+    ("semantic_kernel*", "sk"),
+    ("Microsoft.SemanticKernel*", "sk"),
+    ("autogen*", "autogen"),
+    ("litellm*", "litellm"),
+    ("livekit*", "livekit"),
+    ("genkit*", "genkit"),
+    ("traceloop.*", "traceloop"),
+    ("claude_code*", "claude_code"),
+    ("com.anthropic.claude_code*", "claude_code"),
+    ("logfire*", "logfire"),
+    ("openlit*", "openlit"),
+    ("lmnr*", "laminar"),
+    ("mlflow*", "mlflow"),
+    ("langsmith*", "langsmith"),
+    ("ai", "vercel"),
+    ("gen_ai", "vercel7"),
+)
+
+#: Beginning of a key to dialect, most telling first; the first of the list that any key of the span has wins.
+KEY_DIALECTS: tuple[tuple[str, str], ...] = (
+    ("langfuse.", "langfuse"),
+    ("pydantic_ai.", "pydantic_ai"),
+    ("mlflow.", "mlflow"),
+    ("openlit.", "openlit"),
+    ("gen_ai.sdk.version", "openlit"),
+    ("litellm.", "litellm"),
+    ("gcp.vertex.agent.", "adk"),
+    ("event_loop.", "strands"),
+    ("anthropic.", "anthropic_sdk"),
+    ("openinference.", "openinference"),
+    ("traceloop.", "traceloop"),
+    ("gen_ai.prompt.", "traceloop"),
+    ("gen_ai.completion.", "traceloop"),
+    ("llm.request.type", "traceloop"),
+    ("ai.operationId", "vercel"),
+    ("langsmith.", "langsmith"),
+    ("lk.", "livekit"),
+    ("genkit:", "genkit"),
+    ("lmnr.", "laminar"),
+    ("voltagent.", "voltagent"),
+    ("sk.", "sk"),
+    ("logfire.", "logfire"),
+    ("mcp.", "mcp"),
+    ("gen_ai.", "otel"),
+    ("llm.", "openinference"),
+)

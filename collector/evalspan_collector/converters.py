@@ -1,0 +1,382 @@
+"""Converters: one attribute value to one field's value, None where the attribute says nothing of it."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evalspan_collector.lenient_json import as_text, dump, parse, parse_object, unwrap
+from evalspan_collector.message import Role
+from evalspan_collector.messages import dumps, from_value, system_text, unflatten
+
+__all__ = [
+    "REDACTED",
+    "Convert",
+    "choose",
+    "documents",
+    "entity_arguments",
+    "finish_list",
+    "flat_messages",
+    "integer",
+    "json_text",
+    "messages",
+    "number",
+    "path",
+    "pruned",
+    "raw_text",
+    "redacted",
+    "scaled",
+    "strings",
+    "system",
+    "tail",
+    "text",
+    "tools",
+]
+
+Convert = Callable[[Any], Any]
+
+#: Marks that stand where content was hidden.
+REDACTED = frozenset({"__REDACTED__", "[REDACTED]", "<REDACTED>"})
+#: Strings that say that there is nothing.
+_NOTHING = frozenset({"", "null", "None", "undefined", "N/A", *REDACTED})
+
+
+def redacted(value: Any) -> bool:
+    """True when the value is a redaction mark."""
+    return isinstance(value, str) and (value in REDACTED or value.startswith("[Scrubbed due to "))
+
+
+def text(value: Any) -> str | None:
+    """A name or an id: non-empty text, JSON quotes taken off."""
+    if isinstance(value, str):
+        if value[:1] == '"':
+            value = unwrap(value)
+        if value in _NOTHING or value.startswith("[Scrubbed due to "):
+            return None
+        return value
+    return None if value is None or isinstance(value, list | dict) else as_text(value)
+
+
+def raw_text(value: Any) -> str | None:
+    """Content: text as it is, anything else as JSON text; absent when hidden or empty."""
+    if isinstance(value, str):
+        return None if value in _NOTHING else value
+    return None if value is None else as_text(value)
+
+
+def json_text(value: Any) -> str | None:
+    """Content that is JSON where it can be: JSON in JSON and Python reprs undone."""
+    if isinstance(value, str):
+        if value in _NOTHING:
+            return None
+        if value[:1] in "{[" and value[-1:] in "}]" and not isinstance(parse(value), str):
+            return value
+        inner = unwrap(value, python=True)
+        return inner if isinstance(inner, str) else dump(inner)
+    return None if value is None else dump(value)
+
+
+def integer(value: Any) -> int | None:
+    """A count: whole numbers, also as text; nothing negative, nothing over 2**53."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        try:
+            value = float(value) if value.strip() else None
+        except ValueError:
+            return None
+    if isinstance(value, float):
+        if not math.isfinite(value) or not value.is_integer():
+            return None
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value <= 2**53 else None
+
+
+def number(value: Any) -> float | None:
+    """A finite number, also as text."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    return float(value) if isinstance(value, int | float) and -1e300 < value < 1e300 else None
+
+
+def scaled(factor: float) -> Convert:
+    """A number times a factor (milliseconds to seconds)."""
+
+    def convert(value: Any) -> float | None:
+        found = number(value)
+        return None if found is None else found * factor
+
+    return convert
+
+
+def strings(value: Any) -> tuple[str, ...] | None:
+    """A list of texts: a list, JSON of one, or comma-separated text."""
+    if isinstance(value, str):
+        inner = unwrap(value, python=True)
+        value = inner if isinstance(inner, list) else [s.strip() for s in str(inner).split(",")]
+    if not isinstance(value, list):
+        return None
+    return tuple(s for s in (text(v) for v in value) if s) or None
+
+
+def choose(words: Mapping[str, Any]) -> Convert:
+    """The meaning of a word, whatever its case and quoting; None for a word the table does not hold."""
+
+    def convert(value: Any) -> Any:
+        word = unwrap(value) if isinstance(value, str) else value
+        return words.get(word.lower()) if isinstance(word, str) else None
+
+    return convert
+
+
+def path(*keys: str, then: Convert = text) -> Convert:
+    """A value inside JSON; `a|b` in a key tries a, then b."""
+    alternatives = [k.split("|") for k in keys]
+
+    def convert(value: Any) -> Any:
+        node: Any = unwrap(value, python=True)
+        for names in alternatives:
+            if isinstance(node, list) and names[0].isdecimal():
+                node = node[int(names[0])] if int(names[0]) < len(node) else None
+            elif isinstance(node, dict):
+                node = next((node[n] for n in names if node.get(n) is not None), None)
+            else:
+                return None
+            node = unwrap(node) if isinstance(node, str) and node[:1] in "{[" else node
+        return None if node is None else then(node)
+
+    return convert
+
+
+def tail(separator: str, then: Convert = text) -> Convert:
+    """What follows the last separator (`openai/gpt-4o-mini` is model `gpt-4o-mini` of openai)."""
+
+    def convert(value: Any) -> Any:
+        found = text(value)
+        return None if found is None else then(found.rpartition(separator)[2])
+
+    return convert
+
+
+def pruned(**wanted: str) -> Convert:
+    """Chosen keys of a JSON object under our names, as JSON text."""
+
+    def convert(value: Any) -> str | None:
+        found = parse_object(value)
+        if found is None:
+            return None
+        kept = {ours: found[theirs] for ours, theirs in wanted.items() if found.get(theirs) is not None}
+        return dump(kept) if kept else None
+
+    return convert
+
+
+def _normal(value: str) -> bool:
+    """True for JSON text that is in the normal form already and needs no second writing."""
+    return (
+        value.startswith(('[{"role": "', '[{"role":"', '[{"parts":')) and '"parts"' in value and "REDACTED" not in value
+    )
+
+
+def messages(role: Role) -> Convert:
+    """Messages as JSON text in the normal form; text that is in it already passes as it is."""
+
+    def convert(value: Any) -> str | None:
+        if isinstance(value, str):
+            if value in _NOTHING:
+                return None
+            if _normal(value):
+                return value
+        found = from_value(value, role)
+        return dumps(found) if any(m.parts for m in found) else None
+
+    return convert
+
+
+def flat_messages(role: Role) -> Convert:
+    """Messages from indexed attributes, given as {rest of key: value}."""
+
+    def convert(value: Any) -> str | None:
+        listed = unflatten(value)
+        found = from_value(listed if isinstance(listed, list) else [listed], role)
+        return dumps(found) if any(m.parts for m in found) else None
+
+    return convert
+
+
+def system(value: Any) -> str | None:
+    """System instructions as text."""
+    if isinstance(value, str) and value in _NOTHING:
+        return None
+    found = system_text(value)
+    return None if found is None or found in REDACTED else found
+
+
+def finish_list(value: Any) -> tuple[str, ...] | None:
+    """Finish reasons: a list, JSON of a list, or one word; enum prefixes taken off."""
+    found = strings(value)
+    return None if found is None else tuple(f.rpartition("FinishReason.")[2] for f in found)
+
+
+def entity_arguments(value: Any) -> str | None:
+    """Arguments wrapped as {args, kwargs} or {inputs, input_str, tool_name, arguments} to the arguments alone."""
+    found = unwrap(value, python=True)
+    if isinstance(found, str):
+        return found or None
+    if not isinstance(found, dict):
+        return None if found is None else dump(found)
+    return dump(_inner_arguments(found))
+
+
+_ENVELOPES = ("kwargs", "arguments", "tool_args", "tool_input", "inputs", "input_str", "input")
+_ENVELOPE_SIGNS = frozenset(
+    {"args", "kwargs", "sanitize_inputs_outputs", "input_str", "tags", "metadata", "tool_name", "inputs"}
+)
+
+
+def _inner_arguments(found: dict[str, Any]) -> Any:
+    """The arguments inside a wrapper that a library put around them; the object itself when there is none."""
+    if not found or not found.keys() & _ENVELOPE_SIGNS or not found.keys() <= _ENVELOPE_KEYS:
+        return found
+    for key in _ENVELOPES:
+        inner = found.get(key)
+        if key == "input_str" or isinstance(inner, str):
+            inner = unwrap(inner, python=True)
+        if isinstance(inner, dict) and inner:
+            return _inner_arguments(inner)
+    positional = unwrap(found.get("args"), python=True)
+    if isinstance(positional, list) and positional:
+        return positional[0] if len(positional) == 1 and isinstance(positional[0], dict) else positional
+    if isinstance(found.get("inputs"), str) and found["inputs"]:
+        return found["inputs"]
+    if isinstance(found.get("input_str"), str) and found["input_str"]:
+        return found["input_str"]
+    return {}
+
+
+_ENVELOPE_KEYS = frozenset(
+    {
+        *_ENVELOPES,
+        *_ENVELOPE_SIGNS,
+        "run_id",
+        "name",
+        "config",
+        "color",
+        "server_name",
+        "session_id",
+        "tool_call_id",
+        "ctx",
+    }
+)
+
+
+def tools(value: Any) -> str | None:
+    """Tool definitions of any vendor as JSON list of {type, name, description, parameters}."""
+    if isinstance(value, dict) and all("." in k or k.isdecimal() for k in value):
+        value = unflatten(value)
+    value = unwrap(value, python=True)
+    if isinstance(value, dict):
+        value = [v for k in ("function_tools", "output_tools", "tools") for v in (value.get(k) or [])] or [value]
+    if not isinstance(value, list):
+        return None
+    found = [d for v in value for d in _definitions(v)]
+    return dump(found) if found else None
+
+
+def _definitions(value: Any) -> list[dict[str, Any]]:
+    """One entry of a tool list; Gemini nests function declarations, OpenInference a JSON schema text."""
+    value = unwrap(value, python=True)
+    if isinstance(value, str):
+        return [{"type": "function", "name": value}]
+    if not isinstance(value, dict):
+        return []
+    for key in ("function_declarations", "functionDeclarations"):
+        inner = value.get(key)
+        if isinstance(inner, list):
+            return [d for v in inner for d in _definitions(v)]
+    for key in ("tool", "json_schema", "function", "toolSpec"):
+        inner = unwrap(value.get(key))
+        if isinstance(inner, dict):
+            return _definitions(inner)
+    name = value.get("name", value.get("type"))
+    if not isinstance(name, str):
+        return []
+    out: dict[str, Any] = {"type": value.get("type", "function"), "name": name}
+    if out["type"] in {"object", name}:
+        out["type"] = "function" if out["type"] == "object" else name
+    description = value.get("description")
+    if isinstance(description, str) and description:
+        out["description"] = description
+    for key in ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "args_schema", "schema"):
+        schema = unwrap(value.get(key), python=True)
+        if isinstance(schema, dict):
+            out["parameters"] = schema.get("jsonSchema", schema.get("json", schema)) if len(schema) == 1 else schema
+            break
+    return [out]
+
+
+def documents(value: Any) -> str | None:
+    """Retrieved documents of any library as JSON list of {id, content, score, metadata}."""
+    if isinstance(value, dict) and any(k[:1].isdecimal() for k in value):
+        value = unflatten(value)
+    value = unwrap(value, python=True)
+    if isinstance(value, dict):
+        value = next(
+            (
+                value[k]
+                for k in ("documents", "matches", "results", "nodes", "source_nodes", "passages")
+                if isinstance(value.get(k), list)
+            ),
+            None,
+        )
+    if not isinstance(value, list):
+        return None
+    found = [d for d in (_document(v) for v in value) if d is not None]
+    return dump(found) if found else None
+
+
+def _document(value: Any) -> dict[str, Any] | None:
+    value = unwrap(value, python=True)
+    if isinstance(value, str):
+        return {"content": value}
+    if not isinstance(value, dict):
+        return None
+    inner = value.get(
+        "document", value.get("node", value.get("kwargs") if value.get("type") == "constructor" else None)
+    )
+    body = {**value, **inner} if isinstance(inner, dict) else value
+    metadata = unwrap(body.get("metadata", body.get("meta")))
+    content = next(
+        (
+            body[k]
+            for k in ("content", "page_content", "text", "long_text", "pageContent", "document", "body")
+            if isinstance(body.get(k), str)
+        ),
+        None,
+    )
+    doc_id = next(
+        (
+            body[k]
+            for k in ("id", "id_", "node_id", "doc_id", "document_id", "_id")
+            if isinstance(body.get(k), str | int)
+        ),
+        None,
+    )
+    score = next(
+        (
+            s
+            for s in (number(body.get(k)) for k in ("score", "relevance_score", "relevanceScore", "similarity"))
+            if s is not None
+        ),
+        None,
+    )
+    if content is None and doc_id is None and score is None:
+        return None
+    out: dict[str, Any] = {"id": None if doc_id is None else str(doc_id), "content": content, "score": score}
+    if metadata:
+        out["metadata"] = metadata
+    return out

@@ -1,0 +1,161 @@
+"""Decode: OTLP requests, protobuf or JSON, to raw spans and log records, with a reason for each one refused."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from google.protobuf.message import DecodeError as ProtobufError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from evalspan.errors import DecodeError
+from evalspan_collector.raw import RawEvent, RawLink, RawSpan
+
+__all__ = ["Refusals", "bad_ids", "read_log_scopes", "read_span_scopes"]
+
+#: Reason to number of spans or records refused for it.
+Refusals = Counter[str]
+
+_NO_TRACE = "0" * 32
+_NO_SPAN = "0" * 16
+_MAX_NS = 2**63 - 1
+
+
+def bad_ids(trace_id: bytes, span_id: bytes) -> str | None:
+    """Why the ids of a span cannot be used, None when they can."""
+    if len(trace_id) != 16:
+        return f"trace id of {len(trace_id)} bytes, 16 needed"
+    if len(span_id) != 8:
+        return f"span id of {len(span_id)} bytes, 8 needed"
+    if not any(trace_id):
+        return "trace id is all zeros"
+    if not any(span_id):
+        return "span id is all zeros"
+    return None
+
+
+def plain(value: Any) -> Any:
+    """The Python value of a protobuf AnyValue; nested maps keep the last of equal keys."""
+    found = value.string_value
+    if found:
+        return found
+    which = value.WhichOneof("value")
+    if which is None:
+        return None
+    if which == "array_value":
+        return [plain(v) for v in value.array_value.values]
+    if which == "kvlist_value":
+        return {kv.key: plain(kv.value) for kv in value.kvlist_value.values}
+    if which == "bytes_value":
+        return value.bytes_value.hex()
+    return getattr(value, which)
+
+
+def attribute_map(pairs: Any) -> dict[str, Any]:
+    """Attributes as a dict; the last of equal keys wins."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        value = pair.value
+        text = value.string_value
+        found[pair.key] = text or plain(value)
+    return found
+
+
+def parse_request(message_type: Callable[[], Any], body: bytes, name: str) -> Any:
+    """Parse a protobuf request.
+
+    Raises:
+        DecodeError: The bytes are not that message.
+    """
+    request = message_type()
+    try:
+        request.ParseFromString(body)
+    except (ProtobufError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(
+            f"{len(body)} bytes are no {name}: {error}; send OTLP protobuf, or JSON as application/json"
+        ) from error
+    return request
+
+
+#: A scope: resource attributes, scope {name, version}, its items.
+SpanScope = tuple[dict[str, Any], dict[str, Any], Iterator[RawSpan]]
+LogScope = tuple[dict[str, Any], dict[str, Any], Iterator[tuple[str, str, RawEvent]]]
+
+
+def read_span_scopes(body: bytes, refusals: Refusals) -> Iterator[SpanScope]:
+    """Scopes of an ExportTraceServiceRequest in protobuf, spans read lazily.
+
+    Args:
+        body: The request.
+        refusals: Gets the reasons of refused spans while the spans are read.
+
+    Raises:
+        DecodeError: The bytes are no such request.
+    """
+    request = parse_request(ExportTraceServiceRequest, body, "ExportTraceServiceRequest")
+    for resource_spans in request.resource_spans:
+        resource = attribute_map(resource_spans.resource.attributes)
+        for scope_spans in resource_spans.scope_spans:
+            scope = {"name": scope_spans.scope.name, "version": scope_spans.scope.version}
+            yield resource, scope, _spans(scope_spans.spans, refusals)
+
+
+def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
+    for span in spans:
+        trace_id, span_id = span.trace_id, span.span_id
+        trace_hex, span_hex = trace_id.hex(), span_id.hex()
+        if len(trace_hex) != 32 or len(span_hex) != 16 or trace_hex == _NO_TRACE or span_hex == _NO_SPAN:
+            refusals[bad_ids(trace_id, span_id) or "bad id"] += 1
+            continue
+        parent = span.parent_span_id.hex()
+        status = span.status
+        events = span.events
+        links = span.links
+        start = span.start_time_unix_nano
+        end = span.end_time_unix_nano
+        yield RawSpan(
+            trace_hex,
+            span_hex,
+            "" if parent == _NO_SPAN else parent,
+            span.name,
+            span.kind,
+            span.flags,
+            start if start <= _MAX_NS else _MAX_NS,
+            end if end <= _MAX_NS else _MAX_NS,
+            status.code,
+            status.message,
+            attribute_map(span.attributes),
+            [
+                RawEvent(e.name, min(e.time_unix_nano, _MAX_NS), attribute_map(e.attributes), None, i)
+                for i, e in enumerate(events)
+            ]
+            if events
+            else [],
+            [RawLink(li.trace_id.hex(), li.span_id.hex(), attribute_map(li.attributes)) for li in links]
+            if links
+            else [],
+            span.dropped_attributes_count,
+        )
+
+
+def read_log_scopes(body: bytes, refusals: Refusals) -> Iterator[LogScope]:
+    """Scopes of an ExportLogsServiceRequest in protobuf: (trace id, span id, event) of each record.
+
+    Raises:
+        DecodeError: The bytes are no such request.
+    """
+    del refusals  # records without ids are no error: they belong to no span
+    request = parse_request(ExportLogsServiceRequest, body, "ExportLogsServiceRequest")
+    for resource_logs in request.resource_logs:
+        resource = attribute_map(resource_logs.resource.attributes)
+        for scope_logs in resource_logs.scope_logs:
+            scope = {"name": scope_logs.scope.name, "version": scope_logs.scope.version}
+            yield resource, scope, _records(scope_logs.log_records)
+
+
+def _records(records: Any) -> Iterator[tuple[str, str, RawEvent]]:
+    for record in records:
+        attributes = attribute_map(record.attributes)
+        time_ns = min(record.time_unix_nano or record.observed_time_unix_nano, _MAX_NS)
+        name = record.event_name or str(attributes.get("event.name") or "")
+        yield record.trace_id.hex(), record.span_id.hex(), RawEvent(name, time_ns, attributes, plain(record.body))

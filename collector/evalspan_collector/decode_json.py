@@ -1,0 +1,259 @@
+"""Decode JSON: OTLP requests in JSON to raw spans and log records; ids are hex, integers may be text."""
+
+import binascii
+from collections.abc import Iterator
+from typing import Any
+
+from evalspan.errors import DecodeError
+from evalspan_collector.decode import LogScope, Refusals, SpanScope, bad_ids
+from evalspan_collector.lenient_json import parse
+from evalspan_collector.raw import RawEvent, RawLink, RawSpan
+
+__all__ = ["log_scopes_of", "read_json_log_scopes", "read_json_span_scopes", "span_scopes_of"]
+
+_MAX_NS = 2**63 - 1
+_NO_SPAN = "0" * 16
+_MAX_NESTING = 100
+_KINDS = {
+    f"SPAN_KIND_{name}": i
+    for i, name in enumerate(("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"))
+}
+_STATUSES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+
+
+def _get(node: Any, camel: str, snake: str = "") -> Any:
+    """A field by its JSON name, or by the name protobuf gives it."""
+    if not isinstance(node, dict):
+        return None
+    found = node.get(camel)
+    return node.get(snake) if found is None and snake else found
+
+
+def _list(node: Any, camel: str, snake: str = "") -> list[Any]:
+    found = _get(node, camel, snake)
+    return found if isinstance(found, list) else []
+
+
+def _text(value: Any) -> str:
+    """Text without lone surrogates, which no store takes."""
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool):
+        return 0
+    if isinstance(value, str):
+        value = value.strip()
+        try:
+            return int(value)
+        except ValueError:
+            return 0
+    return int(value) if isinstance(value, int) or (isinstance(value, float) and abs(value) < 2**70) else 0
+
+
+def _time(value: Any) -> int:
+    return min(max(_int(value), 0), _MAX_NS)
+
+
+def _enum(value: Any, names: dict[str, int]) -> int:
+    return names.get(value, _int(value)) if isinstance(value, str) else _int(value)
+
+
+def _id(value: Any) -> bytes:
+    """An id from hex of any case; base64 of the right length, which some exporters send, is taken too."""
+    if not isinstance(value, str) or not value:
+        return b""
+    try:
+        return bytes.fromhex(value)
+    except ValueError:
+        pass
+    try:
+        return binascii.a2b_base64(value, strict_mode=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _value(node: Any, depth: int = 0) -> Any:
+    """The Python value of a JSON AnyValue."""
+    if not isinstance(node, dict) or depth > _MAX_NESTING:
+        return None if isinstance(node, dict) else node
+    for key, value in node.items():
+        reader = _VALUES.get(key)
+        if reader is not None:
+            return reader(value, depth)
+    return None
+
+
+def _double(value: Any, depth: int) -> float | None:
+    del depth
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _array(value: Any, depth: int) -> list[Any]:
+    return [_value(v, depth + 1) for v in _list(value, "values")]
+
+
+def _kvlist(value: Any, depth: int) -> dict[str, Any]:
+    return {_text(_get(kv, "key")): _value(_get(kv, "value"), depth + 1) for kv in _list(value, "values")}
+
+
+def _bytes(value: Any, depth: int) -> str:
+    del depth
+    try:
+        return binascii.a2b_base64(value).hex() if isinstance(value, str) else ""
+    except (binascii.Error, ValueError):
+        return _text(value)
+
+
+_VALUES = {
+    "stringValue": lambda v, _: _text(v),
+    "intValue": lambda v, _: _int(v),
+    "boolValue": lambda v, _: v is True or v == "true",
+    "doubleValue": _double,
+    "arrayValue": _array,
+    "kvlistValue": _kvlist,
+    "bytesValue": _bytes,
+    "string_value": lambda v, _: _text(v),
+    "int_value": lambda v, _: _int(v),
+    "bool_value": lambda v, _: v is True or v == "true",
+    "double_value": _double,
+    "array_value": _array,
+    "kvlist_value": _kvlist,
+    "bytes_value": _bytes,
+}
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    """Attributes as a dict; a plain JSON object, which some tools write, is taken as it is."""
+    listed = _get(node, "attributes")
+    if isinstance(listed, dict):
+        return {_text(k): v for k, v in listed.items()}
+    return {_text(_get(kv, "key")): _value(_get(kv, "value")) for kv in listed or () if isinstance(kv, dict)}
+
+
+def parse_body(body: bytes, what: str) -> Any:
+    """The JSON object of a request.
+
+    Raises:
+        DecodeError: The body is no JSON object.
+    """
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = body.decode("utf-8", "replace")
+    found = parse(text)
+    if not isinstance(found, dict):
+        raise DecodeError(f"{len(body)} bytes are no JSON object (starts {text[:40]!r}): send {what} as OTLP JSON")
+    return found
+
+
+def read_json_span_scopes(body: bytes, refusals: Refusals) -> Iterator[SpanScope]:
+    """Scopes of an ExportTraceServiceRequest in JSON.
+
+    Raises:
+        DecodeError: The body is no JSON object.
+    """
+    yield from span_scopes_of(parse_body(body, "ExportTraceServiceRequest"), refusals)
+
+
+def read_json_log_scopes(body: bytes, refusals: Refusals) -> Iterator[LogScope]:
+    """Scopes of an ExportLogsServiceRequest in JSON.
+
+    Raises:
+        DecodeError: The body is no JSON object.
+    """
+    del refusals  # records without ids are no error: they belong to no span
+    yield from log_scopes_of(parse_body(body, "ExportLogsServiceRequest"))
+
+
+def _scope_of(node: Any) -> dict[str, Any]:
+    scope = _get(node, "scope")
+    if scope is None:
+        scope = _get(node, "instrumentationLibrary", "instrumentation_library")
+    return {"name": _text(_get(scope, "name")), "version": _text(_get(scope, "version"))}
+
+
+def span_scopes_of(request: Any, refusals: Refusals) -> Iterator[SpanScope]:
+    """Scopes of a parsed JSON request; `batches`, Tempo's older word for the resources, is read too."""
+    resources = _list(request, "resourceSpans", "resource_spans") or _list(request, "batches")
+    for resource_spans in resources:
+        resource = _attributes(_get(resource_spans, "resource"))
+        scopes = _list(resource_spans, "scopeSpans", "scope_spans") or _list(
+            resource_spans, "instrumentationLibrarySpans"
+        )
+        for scope_spans in scopes:
+            yield resource, _scope_of(scope_spans), _spans(_list(scope_spans, "spans"), refusals)
+
+
+def _spans(spans: list[Any], refusals: Refusals) -> Iterator[RawSpan]:
+    for span in spans:
+        if not isinstance(span, dict):
+            refusals["span is no JSON object"] += 1
+            continue
+        trace_id, span_id = _id(_get(span, "traceId", "trace_id")), _id(_get(span, "spanId", "span_id"))
+        reason = bad_ids(trace_id, span_id)
+        if reason:
+            refusals[reason] += 1
+            continue
+        parent = _id(_get(span, "parentSpanId", "parent_span_id")).hex()
+        status = _get(span, "status")
+        yield RawSpan(
+            trace_id.hex(),
+            span_id.hex(),
+            "" if parent == _NO_SPAN else parent,
+            _text(_get(span, "name")),
+            _enum(_get(span, "kind"), _KINDS),
+            _int(_get(span, "flags")),
+            _time(_get(span, "startTimeUnixNano", "start_time_unix_nano")),
+            _time(_get(span, "endTimeUnixNano", "end_time_unix_nano")),
+            _enum(_get(status, "code"), _STATUSES),
+            _text(_get(status, "message")),
+            _attributes(span),
+            [_event(e, i) for i, e in enumerate(_list(span, "events"))],
+            [
+                RawLink(
+                    _id(_get(li, "traceId", "trace_id")).hex(),
+                    _id(_get(li, "spanId", "span_id")).hex(),
+                    _attributes(li),
+                )
+                for li in _list(span, "links")
+            ],
+            _int(_get(span, "droppedAttributesCount", "dropped_attributes_count")),
+        )
+
+
+def _event(event: Any, sequence: int) -> RawEvent:
+    return RawEvent(
+        _text(_get(event, "name")),
+        _time(_get(event, "timeUnixNano", "time_unix_nano")),
+        _attributes(event),
+        None,
+        sequence,
+    )
+
+
+def log_scopes_of(request: Any) -> Iterator[LogScope]:
+    """Scopes of a parsed JSON request with log records."""
+    for resource_logs in _list(request, "resourceLogs", "resource_logs"):
+        resource = _attributes(_get(resource_logs, "resource"))
+        scopes = _list(resource_logs, "scopeLogs", "scope_logs") or _list(resource_logs, "instrumentationLibraryLogs")
+        for scope_logs in scopes:
+            yield resource, _scope_of(scope_logs), _records(_list(scope_logs, "logRecords", "log_records"))
+
+
+def _records(records: list[Any]) -> Iterator[tuple[str, str, RawEvent]]:
+    for record in records:
+        if not isinstance(record, dict):
+            continue
+        attributes = _attributes(record)
+        name = _text(_get(record, "eventName", "event_name")) or _text(attributes.get("event.name"))
+        time_ns = _time(_get(record, "timeUnixNano", "time_unix_nano")) or _time(
+            _get(record, "observedTimeUnixNano", "observed_time_unix_nano")
+        )
+        ids = _id(_get(record, "traceId", "trace_id")).hex(), _id(_get(record, "spanId", "span_id")).hex()
+        yield *ids, RawEvent(name, time_ns, attributes, _value(_get(record, "body")))

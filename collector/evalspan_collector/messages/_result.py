@@ -1,0 +1,109 @@
+"""Tool results: one value and one verdict out of every wrapping the libraries put around them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalspan_collector.lenient_json import unwrap
+
+__all__ = ["is_langchain", "langchain_fields", "tool_result"]
+
+_TEXT_TYPES = frozenset({"text", "output_text", "input_text"})
+_VERCEL_OK = frozenset({"json", "text", "content"})
+_VERCEL_ERROR = frozenset({"error-text", "error-json", "execution-denied"})
+_BLOCK_KEYS = frozenset(
+    {"type", "text", "annotations", "meta", "_meta", "citations", "cache_control", "id", "index", "extras", "__type"}
+)
+_MCP_KEYS = frozenset(
+    {
+        "content",
+        "isError",
+        "is_error",
+        "structuredContent",
+        "structured_content",
+        "meta",
+        "_meta",
+        "data",
+        "tool_use_id",
+        "type",
+    }
+)
+
+
+def tool_result(value: Any) -> tuple[Any, bool | None]:
+    """Unwrap a tool's result until nothing is left to unwrap.
+
+    Returns:
+        The result as JSON value or text, and whether its wrapping says the tool failed (None: says nothing).
+    """
+    failed: bool | None = None
+    while True:
+        inner, says = _step(unwrap(value))
+        failed = says if says is not None else failed
+        if inner is value or inner == value:
+            return inner, failed
+        value = inner
+
+
+def _step(value: Any) -> tuple[Any, bool | None]:
+    """Take one wrapping off, if there is one."""
+    if isinstance(value, list):
+        return _from_blocks(value)
+    if not isinstance(value, dict):
+        return value, None
+    if is_langchain(value):
+        fields = langchain_fields(value)
+        return fields.get("content"), fields.get("status") == "error" or None
+    kind = value.get("type")
+    if kind in _VERCEL_OK and "value" in value and len(value) <= 3:
+        return value["value"], None
+    if kind in _VERCEL_ERROR and ("value" in value or "reason" in value):
+        return value.get("value", value.get("reason")), True
+    if "content" in value and ("isError" in value or "is_error" in value) and value.keys() <= _MCP_KEYS:
+        failed = value.get("isError", value.get("is_error"))
+        return value["content"], failed if isinstance(failed, bool) else None
+    return value, None
+
+
+def _from_blocks(blocks: list[Any]) -> tuple[Any, bool | None]:
+    """A list of text blocks (Anthropic, MCP, Bedrock) is its text; one JSON block is its JSON."""
+    texts: list[str] = []
+    for block in blocks:
+        if not isinstance(block, dict):
+            return blocks, None
+        text = block.get("text")
+        if (
+            isinstance(text, str)
+            and (block.get("type") in _TEXT_TYPES or block.keys() <= {"text"})
+            and block.keys() <= _BLOCK_KEYS
+        ):
+            texts.append(text)
+        elif len(blocks) == 1 and block.keys() == {"json"}:
+            return block["json"], None
+        elif len(blocks) == 1 and is_langchain(block) and "tool_call_id" in langchain_fields(block):
+            return block, None
+        elif (
+            block.get("type") == "text"
+            and isinstance(block.get("content"), str)
+            and block.keys() <= {"type", "content"}
+        ):
+            texts.append(block["content"])
+        else:
+            return blocks, None
+    return ("\n".join(texts), None) if texts else (blocks, None)
+
+
+def is_langchain(value: Mapping[str, Any]) -> bool:
+    """True for a serialised LangChain message, constructor form or plain."""
+    if (
+        value.get("type") == "constructor"
+        and isinstance(value.get("kwargs"), dict)
+        and isinstance(value.get("id"), list)
+    ):
+        return True
+    return value.get("type") == "tool" and "content" in value and "tool_call_id" in value
+
+
+def langchain_fields(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a serialised LangChain message."""
+    fields = value["kwargs"] if value.get("type") == "constructor" else value
+    return {**fields}

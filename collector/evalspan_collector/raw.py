@@ -1,0 +1,71 @@
+"""RawSpan: one OTLP span taken out of its encoding, before anybody says what it means."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Origin", "RawEvent", "RawLink", "RawSpan"]
+
+#: An attribute map: plain Python values, nested maps and lists as dict and list.
+Attributes = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RawEvent:
+    """A span event or a log record: a name, a time, attributes and (logs only) a body.
+
+    Attributes:
+        sequence: Order of arrival among events of the same time.
+    """
+
+    name: str
+    time_ns: int
+    attributes: Attributes
+    body: Any = None
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RawLink:
+    """A link to another span, ids in lower-case hex."""
+
+    trace_id: str
+    span_id: str
+    attributes: Attributes
+
+
+@dataclass(slots=True)
+class RawSpan:
+    """One span as it travelled; ids are lower-case hex, `parent_id` empty for a root."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str
+    name: str
+    otel_kind: int
+    flags: int
+    start_ns: int
+    end_ns: int
+    status_code: int
+    status_message: str
+    attributes: Attributes
+    events: list[RawEvent]
+    links: list[RawLink]
+    dropped: int = 0
+    damaged: bool = False
+
+
+@dataclass(slots=True)
+class Origin:
+    """What the spans of one scope in one resource share.
+
+    Attributes:
+        fields: Span fields that the resource gives (`service_name`, `environment`, ...).
+        dialect: The dialect that the scope tells, None when it tells none.
+    """
+
+    project: str
+    received_ns: int
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    scope_name: str = ""
+    scope_version: str = ""
+    dialect: str | None = None
