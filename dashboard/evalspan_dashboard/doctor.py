@@ -157,12 +157,14 @@ class Doctor:
                 health_pb2_grpc.HealthStub(channel).Check(
                     health_pb2.HealthCheckRequest(), timeout=5, wait_for_ready=False
                 )
-                reply = channel.unary_unary(EXPORT)(
-                    self._request().SerializeToString(), timeout=10, metadata=self._metadata
+                export = channel.unary_unary(
+                    EXPORT,
+                    request_serializer=ExportTraceServiceRequest.SerializeToString,
+                    response_deserializer=ExportTraceServiceResponse.FromString,
                 )
+                rejected = export(self._request(), timeout=10, metadata=self._metadata).partial_success
             except grpc.RpcError as error:
                 raise _BrokenError(f"{address}: {_describe(error)}", _FIXES["collector"]) from error
-        rejected = ExportTraceServiceResponse.FromString(reply).partial_success
         if rejected.rejected_spans:
             raise _BrokenError(f"{address} rejected the probe: {rejected.error_message}", _FIXES["collector"])
         return f"{address} acknowledged the probe"
@@ -263,9 +265,8 @@ def _attribute(key: str, value: str) -> KeyValue:
 
 
 def _describe(error: grpc.RpcError) -> str:
-    if isinstance(error, grpc.Call):
-        return f"{error.code().name}: {error.details()}"
-    return str(error)
+    call: Any = error  # what a call raises is an RpcError and a Call at once, which stubs cannot say
+    return f"{call.code().name}: {call.details()}"
 
 
 _FIXES = {

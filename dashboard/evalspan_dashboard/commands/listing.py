@@ -1,6 +1,7 @@
 """Listings: runs, scores, alerts and metrics, for people and for programs."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, cast
@@ -113,7 +114,7 @@ def _verdict(score: ScoreRecord) -> str:
 
 def runs_list(
     agent: Agent = None,
-    status: Annotated[str | None, typer.Option("--status", help="ok or error.")] = None,
+    status: Annotated[Literal["ok", "error"] | None, typer.Option("--status", help="How the run ended.")] = None,
     state: Annotated[str | None, typer.Option("--state", help="open, closed or amended.")] = None,
     session: Annotated[str | None, typer.Option("--session", help="Only this session.")] = None,
     metric: Annotated[str | None, typer.Option("--metric", help="Only runs with a score of this metric.")] = None,
@@ -132,13 +133,11 @@ def runs_list(
     """
     if failed and metric is None:
         raise InputError("--failed needs the metric that failed: add --metric grounding, for example")
-    if status not in (None, "ok", "error"):
-        raise InputError(f"--status {status!r} is unknown: ok or error")
     store = connect(read_settings(config=config, data=data, store_url=store_url))
     query = RunQuery(
         project=project,
         agent=agent,
-        status=cast('Literal["ok", "error"] | None', status),
+        status=status,
         state=state,
         session_id=session,
         metric=metric,
@@ -363,12 +362,13 @@ def metrics_list(as_json: Json = False) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
-    for name, commands, help_text in (
-        ("runs", {"list": runs_list, "show": runs_show}, "Runs: list them, show one."),
-        ("scores", {"list": scores_list}, "Scores of runs."),
-        ("alerts", {"list": alerts_list}, "Alerts and where they stand."),
-        ("metrics", {"list": metrics_list}, "Metrics a rule can name."),
-    ):
+    families: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+        "runs": ("Runs: list them, show one.", {"list": runs_list, "show": runs_show}),
+        "scores": ("Scores of runs.", {"list": scores_list}),
+        "alerts": ("Alerts and where they stand.", {"list": alerts_list}),
+        "metrics": ("Metrics a rule can name.", {"list": metrics_list}),
+    }
+    for name, (help_text, commands) in families.items():
         group = typer.Typer(help=help_text, no_args_is_help=True)
         for command_name, command in commands.items():
             group.command(command_name)(command)

@@ -1,6 +1,5 @@
 """Options that several commands share, and how they become settings and a store."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,12 +35,13 @@ def read_settings(*, config: Path | None = None, **flags: Any) -> Settings:
     """Settings from flags, EVALSPAN_* variables, the `settings:` section of evalspan.yaml and defaults.
 
     Raises:
-        ConfigError: A value cannot be used.
+        ConfigError: A value cannot be used, or evalspan.yaml has a mistake.
     """
-    from evalspan_evaluators.config import find_config_path, settings_section
+    from evalspan_evaluators.config import load_config
 
-    path = find_config_path(config, os.environ)
-    return load_settings({**flags, "config": path}, settings_section(path))
+    loaded = load_config(config)
+    found = {"project": loaded.project, "prices": loaded.prices, "config": loaded.path}
+    return load_settings({**found, **flags}, loaded.settings)
 
 
 def store_token(settings: Settings) -> str | None:

@@ -5,16 +5,17 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
 from evalspan.errors import ConfigError
 from evalspan_collector.settings import Settings
-from evalspan_dashboard.commands.options import Config, Data, StoreUrl, read_settings
+from evalspan_dashboard.commands.options import Config, Data, StoreUrl, read_settings, store_token
 from evalspan_dashboard.output import console, errors
 from evalspan_dashboard.supervisor import ServiceEvent, Supervisor, watch_parent
 
@@ -33,7 +34,7 @@ Insecure = Annotated[
 
 
 @contextmanager
-def _owned(settings: Settings) -> Iterator[None]:
+def _owned(settings: Settings) -> Generator[None]:
     """Hold the data folder for one `up`.
 
     Raises:
@@ -62,7 +63,7 @@ def _tell(event: ServiceEvent) -> None:
 
 
 @contextmanager
-def start_all(settings: Settings, *, without_dashboard: bool = False) -> Iterator[Supervisor]:
+def start_all(settings: Settings, *, without_dashboard: bool = False) -> Generator[Supervisor]:
     """Run the embedded store, collector, worker and dashboard as supervised processes while the block lasts.
 
     Raises:
@@ -73,8 +74,12 @@ def start_all(settings: Settings, *, without_dashboard: bool = False) -> Iterato
     with _owned(settings):
         check_ports(settings, without_dashboard=without_dashboard)
         supervisor = Supervisor(service_specs(settings, without_dashboard=without_dashboard), on_event=_tell)
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            supervisor.request_stop()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: supervisor.request_stop())
+            signal.signal(number, stop)
         try:
             with errors.status("starting ..."):
                 started = supervisor.start()
@@ -159,15 +164,8 @@ def store(
         host="127.0.0.1",
         port=settings.store_port,
         token_file=folder.store_token,
-        durability=settings.durability,
+        pid_file=folder.run / "store.pid",
     )
-
-
-def _service_settings(settings: Settings) -> tuple[Settings, str, str | None]:
-    from evalspan_dashboard.commands.options import store_token
-
-    settings.data_dir.create()
-    return settings, settings.store_url or settings.embedded_store_url, store_token(settings)
 
 
 def collector(
@@ -201,8 +199,10 @@ def collector(
         store_port=store_port, store_url=store_url, insecure=insecure, tls_cert=tls_cert, tls_key=tls_key,
         tls_client_ca=tls_client_ca, shard=shard,
     )  # fmt: skip
-    _, url, token = _service_settings(settings)
-    run_collector(settings, store_url=url, store_token=token)
+    settings.data_dir.create()
+    run_collector(
+        settings, store_url=settings.store_url or settings.embedded_store_url, store_token=store_token(settings)
+    )
 
 
 def worker(
@@ -218,10 +218,12 @@ def worker(
     """
     from evalspan_evaluators.service import run_worker
 
+    from evalspan_dashboard.services import heartbeat_path
+
     watch_parent()
     settings = read_settings(config=config, data=data, store_port=store_port, store_url=store_url)
-    _, url, token = _service_settings(settings)
-    run_worker(settings, store_url=url, store_token=token, once=once)
+    settings.data_dir.create()
+    raise typer.Exit(run_worker(settings, once=once, heartbeat=heartbeat_path(settings)))
 
 
 def dashboard(
