@@ -1,6 +1,6 @@
 """Run: one invocation of a top-level agent, and the steps it did."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -212,6 +212,11 @@ class Run:
         cost_usd: Sum over the model calls with a known cost; None when none is known.
         cost_unknown_calls: Model calls left out of `cost_usd`.
         stitch_confidence: 0 to 1, None when the run lies in one trace.
+        first_received_ns: When the oldest span of the run reached the collector.
+        embedding_tokens: Input of embeddings and rerankers, kept apart from `usage`; their cost is in `cost_usd`.
+        waiting_calls: Tool calls of the last model answer that have no result yet.
+        provenance: Field or rule name to where the value came from or what fired, for `inspect --explain`.
+        fingerprint: Hash of the content, set when the run is written: tells whether a later assembly changed it.
     """
 
     run_id: str
@@ -250,6 +255,11 @@ class Run:
     evaluations: tuple[ReceivedEvaluation, ...] = ()
     stitch_confidence: float | None = None
     dialects: tuple[str, ...] = ()
+    fingerprint: str = ""
+    first_received_ns: int = 0
+    embedding_tokens: int | None = None
+    waiting_calls: int = 0
+    provenance: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def tools(self) -> tuple[ToolCall, ...]:

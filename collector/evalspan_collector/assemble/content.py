@@ -1,0 +1,335 @@
+"""Content: what a run was asked, what it answered, and what was said in between."""
+
+from typing import Any, cast
+
+from evalspan_collector.assemble.calls import Call
+from evalspan_collector.assemble.failure import parsed
+from evalspan_collector.assemble.names import is_pseudo_tool
+from evalspan_collector.assemble.node import Node
+from evalspan_collector.assemble.reading import Reader, last_user_index
+from evalspan_collector.assemble.roots import Draft
+from evalspan_collector.assemble.tools import Execution, owner
+from evalspan_collector.message import Message
+from evalspan_collector.run import ToolDefinition
+from evalspan_collector.span import SpanKind
+
+__all__ = ["Content", "content_of", "plain_input", "plain_output", "tool_definitions"]
+
+_INPUT_KEYS = (
+    "input", "query", "question", "prompt", "user_prompt", "user_input", "user_message", "user_msg", "task",
+    "message", "messages", "content", "text", "inputs", "request", "data", "kwargs", "args", "value",
+)  # fmt: skip
+_OUTPUT_KEYS = (
+    "output", "final_output", "answer", "response", "result", "final_answer", "final_result", "content", "text",
+    "message", "messages", "outputs", "raw", "replies", "last_message", "generated_text", "value", "data", "return",
+)  # fmt: skip
+_ROLES_OF_USERS = frozenset({"user", "human"})
+_ROLES_OF_MODELS = frozenset({"assistant", "ai", "model"})
+_HIDDEN = frozenset({"__REDACTED__", "[REDACTED]", "<REDACTED>"})
+
+
+class Content:
+    """Input, output and conversation of one run."""
+
+    __slots__ = ("conversation", "input", "output", "sources", "system_prompt")
+
+    def __init__(self) -> None:
+        self.input: str | None = None
+        self.output: str | None = None
+        self.conversation: tuple[Message, ...] = ()
+        self.system_prompt: str | None = None
+        self.sources: dict[str, str] = {}
+
+
+def content_of(
+    draft: Draft, nodes: list[Node], calls: list[Call], executions: list[Execution], reader: Reader
+) -> Content:
+    """Find what the run was asked and what it answered, and say in `sources` where it stood."""
+    content = Content()
+    tops = _tops(draft, nodes)
+    own = _own_calls(tops, calls)
+    for name, finders in (("input", _INPUT_FINDERS), ("output", _OUTPUT_FINDERS)):
+        for source, find in finders:
+            text = find(tops, own, executions, reader)
+            if text and text.strip() and text.strip() not in _HIDDEN:
+                setattr(content, name, text)
+                content.sources[name] = source
+                break
+    content.conversation = _conversation(own, tops, reader)
+    content.system_prompt = _system_prompt(own, tops, calls)
+    return content
+
+
+def _tops(draft: Draft, nodes: list[Node]) -> list[Node]:
+    """The spans that can speak for the whole run: its root, then single wrappers below it, outermost first."""
+    tops: list[Node] = list(draft.roots[:1])
+    at = tops[0]
+    while len(draft.roots) == 1:
+        inner = [
+            c for c in at.children if c.kind in (SpanKind.AGENT, SpanKind.WORKFLOW, SpanKind.CHAIN) and not c.hidden
+        ]
+        busy = [c for c in at.children if c.kind in (SpanKind.LLM, SpanKind.TOOL) and not c.hidden]
+        if len(inner) != 1 or busy:
+            break
+        at = inner[0]
+        tops.append(at)
+    if len(draft.roots) > 1:
+        tops = [n for n in nodes if n.kind is SpanKind.AGENT and not n.hidden] or tops
+    return tops
+
+
+def _own_calls(tops: list[Node], calls: list[Call]) -> list[Call]:
+    """Model calls of the run's own agent and of agents beside it, not of sub-agents below a tool."""
+    own: list[Call] = []
+    for call in calls:
+        if not _below_tool(call.lead):
+            own.append(call)
+    return own or calls
+
+
+def _below_tool(node: Node) -> bool:
+    at = node.parent
+    while at is not None:
+        if at.kind is SpanKind.TOOL:
+            return True
+        at = at.parent
+    return False
+
+
+# --- finders: each returns text or None
+
+
+def _stated_input(tops: list[Node], _calls: list[Call], _runs: list[Execution], _reader: Reader) -> str | None:
+    return next((plain_input(n.span.run_input) for n in tops if n.span.run_input), None)
+
+
+def _top_messages_input(tops: list[Node], _calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
+    for node in tops:
+        if node.kind is not SpanKind.LLM:
+            text = _last_user_text(reader.messages(node.span.input_messages))
+            if text:
+                return text
+    return None
+
+
+def _first_call_input(_tops: list[Node], calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
+    for call in calls[:3]:
+        text = _last_user_text(reader.input_of(call))
+        if text:
+            return text
+    return None
+
+
+def _top_value_input(tops: list[Node], _calls: list[Call], _runs: list[Execution], _reader: Reader) -> str | None:
+    return next((t for n in tops if (t := plain_input(n.span.input_value))), None)
+
+
+def _stated_output(tops: list[Node], _calls: list[Call], _runs: list[Execution], _reader: Reader) -> str | None:
+    return next((plain_output(n.span.run_output) for n in tops if n.span.run_output), None)
+
+
+def _top_messages_output(tops: list[Node], _calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
+    for node in tops:
+        if node.kind is not SpanKind.LLM:
+            text = _last_answer(reader.messages(node.span.output_messages))
+            if text:
+                return text
+    return None
+
+
+def _last_call_output(_tops: list[Node], calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
+    if not calls:
+        return None
+    last = max(calls, key=lambda c: (c.lead.end, c.lead.key))
+    return None if last.failed else _last_answer(reader.output_of(last))
+
+
+def _top_value_output(tops: list[Node], _calls: list[Call], _runs: list[Execution], _reader: Reader) -> str | None:
+    return next((t for n in tops if not n.span.is_error and (t := plain_output(n.span.output_value))), None)
+
+
+def _answer_tool_output(_tops: list[Node], _calls: list[Call], runs: list[Execution], _reader: Reader) -> str | None:
+    """Agents that answer by a pseudo-tool (`final_answer`) say it in its arguments or its result."""
+    for execution in reversed(runs):
+        if execution.pseudo and not execution.name.startswith(("transfer", "hand", "Hand")) and not execution.failed:
+            return plain_output(execution.result) or plain_output(execution.arguments)
+    return None
+
+
+_INPUT_FINDERS = (
+    ("run_input of the root", _stated_input),
+    ("messages of the root", _top_messages_input),
+    ("input value of the root", _top_value_input),
+    ("first model call", _first_call_input),
+)
+_OUTPUT_FINDERS = (
+    ("run_output of the root", _stated_output),
+    ("messages of the root", _top_messages_output),
+    ("output value of the root", _top_value_output),
+    ("answer tool", _answer_tool_output),
+    ("last model call", _last_call_output),
+)
+
+
+# --- messages to text
+
+
+def _last_user_text(messages: tuple[Message, ...]) -> str | None:
+    index = last_user_index(messages)
+    while index is not None:
+        text = messages[index].text
+        if text:
+            return text
+        index = last_user_index(messages[:index])
+    return None
+
+
+def _last_answer(messages: tuple[Message, ...]) -> str | None:
+    """Text of the last message when a model speaks in it and asks for nothing more."""
+    for message in reversed(messages):
+        if message.role not in ("assistant", "tool"):
+            continue
+        asked = [p for p in message.tool_calls if not p.server_side]
+        final = next(
+            (p for p in asked if is_pseudo_tool(p.name or "") and not (p.name or "").startswith("transfer")), None
+        )
+        if final is not None:
+            return plain_output(final.arguments)
+        if asked:
+            return None
+        text = "".join(p.content or "" for p in message.parts if p.type == "text")
+        return text or None
+    return None
+
+
+def plain_input(value: Any) -> str | None:
+    """The words of a user in a generic input: text, messages, or the arguments of a function."""
+    return _plain(value, _INPUT_KEYS, _ROLES_OF_USERS, 0)
+
+
+def plain_output(value: Any) -> str | None:
+    """The words of an answer in a generic output: text, messages, or an object around them."""
+    return _plain(value, _OUTPUT_KEYS, _ROLES_OF_MODELS, 0)
+
+
+def _plain(value: Any, keys: tuple[str, ...], roles: frozenset[str], depth: int) -> str | None:
+    value = parsed(value)
+    if isinstance(value, str):
+        return value or None
+    if depth > 6 or value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return str(value) if depth else None
+    if isinstance(value, list):
+        return _plain_list(cast("list[Any]", value), keys, roles, depth)
+    return _plain_object(cast("dict[str, Any]", value), keys, roles, depth) if isinstance(value, dict) else None
+
+
+def _plain_list(items: list[Any], keys: tuple[str, ...], roles: frozenset[str], depth: int) -> str | None:
+    spoken = [i for i in items if isinstance(i, dict) and _role(cast("dict[str, Any]", i))]
+    if spoken:
+        mine = [i for i in spoken if _role(cast("dict[str, Any]", i)) in roles]
+        return next((t for i in reversed(mine) if (t := _plain(i, keys, roles, depth + 1))), None)
+    texts = [t for i in items if (t := _plain(i, keys, roles, depth + 1))]
+    if not texts:
+        return None
+    parts = all(isinstance(i, dict) and ("text" in i or "content" in i) for i in items)
+    return "\n".join(texts) if parts else texts[0]
+
+
+def _role(item: dict[str, Any]) -> str | None:
+    role = item.get("role") or item.get("type") or item.get("_role")
+    return role.lower() if isinstance(role, str) and role.lower() in _KNOWN_ROLES else None
+
+
+_KNOWN_ROLES = _ROLES_OF_USERS | _ROLES_OF_MODELS | {"system", "tool", "developer", "function"}
+
+
+def _plain_object(value: dict[str, Any], keys: tuple[str, ...], roles: frozenset[str], depth: int) -> str | None:
+    for key in keys:
+        if value.get(key) not in (None, "", [], {}):
+            text = _plain(value[key], keys, roles, depth + 1)
+            if text:
+                return text
+    texts = [v for v in value.values() if isinstance(v, str) and v]
+    if len(value) == 1 and texts:
+        return texts[0]
+    lone = [v for v in value.values() if isinstance(v, (dict, list))]
+    return _plain(lone[0], keys, roles, depth + 1) if len(value) == 1 and lone else None
+
+
+# --- conversation, system prompt, tools offered
+
+
+def _conversation(calls: list[Call], tops: list[Node], reader: Reader) -> tuple[Message, ...]:
+    """The longest history any call was given and what came after it; else what the top span says."""
+    best: tuple[Message, ...] = ()
+    for call in calls:
+        whole = (*reader.input_of(call), *reader.output_of(call))
+        if _starts_with(whole, best) or len(whole) > len(best) and not _is_continuation(whole, best):
+            best = whole
+        elif whole and not _starts_with(best, whole):
+            best = (*best, *whole)
+    if best:
+        return best
+    for node in tops:
+        said = (*reader.messages(node.span.input_messages), *reader.messages(node.span.output_messages))
+        if said:
+            return said
+    return ()
+
+
+def _starts_with(whole: tuple[Message, ...], start: tuple[Message, ...]) -> bool:
+    if not start:
+        return True
+    return len(whole) > len(start) and whole[0] == start[0] and whole[len(start) - 2 : len(start) - 1] == start[-2:-1]
+
+
+def _is_continuation(whole: tuple[Message, ...], before: tuple[Message, ...]) -> bool:
+    """True when `whole` has only new messages (the provider keeps the thread) that answer what `before` asked."""
+    asked = {p.id for m in before[-1:] for p in m.tool_calls if p.id}
+    return bool(asked) and any(p.id in asked for m in whole[:3] for p in m.tool_responses)
+
+
+def _system_prompt(own: list[Call], tops: list[Node], calls: list[Call]) -> str | None:
+    for call in [*own, *calls]:
+        text = call.first("system_prompt")
+        if isinstance(text, str) and text:
+            return text
+    return next((n.span.system_prompt for n in tops if n.span.system_prompt), None)
+
+
+def tool_definitions(nodes: list[Node], calls: list[Call]) -> tuple[ToolDefinition, ...]:
+    """Every tool that a model of the run was offered, once per agent and name, in order of first offer."""
+    found: dict[tuple[str | None, str], ToolDefinition] = {}
+    leads = {m: c.lead for c in calls for m in c.members}
+    for node in nodes:
+        if not node.span.tool_definitions:
+            continue
+        definitions = parsed(node.span.tool_definitions)
+        top = owner(leads.get(node, node))
+        agent = top.span.agent_name if top is not None else None
+        for item in cast("list[Any]", definitions) if isinstance(definitions, list) else []:
+            definition = _definition(item, agent)
+            if definition is not None:
+                found.setdefault((agent, definition.name), definition)
+    return tuple(found.values())
+
+
+def _definition(item: Any, agent: str | None) -> ToolDefinition | None:
+    if not isinstance(item, dict):
+        return None
+    fields = cast("dict[str, Any]", item)
+    inner = fields.get("function")
+    fields = cast("dict[str, Any]", inner) if isinstance(inner, dict) else fields
+    name = fields.get("name")
+    if not isinstance(name, str) or not name:
+        return None
+    parameters = parsed(fields.get("parameters") or fields.get("input_schema"))
+    description = fields.get("description")
+    return ToolDefinition(
+        name=name,
+        description=description if isinstance(description, str) else None,
+        parameters=cast("dict[str, Any]", parameters) if isinstance(parameters, dict) else None,
+        agent=agent,
+    )

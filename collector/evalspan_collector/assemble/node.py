@@ -1,0 +1,103 @@
+"""Node: one span in its place in the tree of its trace."""
+
+from collections.abc import Iterator
+
+from evalspan_collector.span import Span, SpanKind
+
+__all__ = ["Node", "ancestors", "preorder"]
+
+
+class Node:
+    """A span with its parent and children; the only mutable thing of assembly.
+
+    Attributes:
+        kind: What the node stands for in the run; starts as the span's kind, structure may refine it.
+        effective_start: Start for ordering: never before the parent's, so that a skewed clock of
+            another process cannot put a child before what caused it.
+        virtual: No such span was received; the node stands for the parent that several orphans name.
+        missing_parent: The span names a parent that was not received and is not known to be elsewhere.
+        hidden: The node is bookkeeping of a library (`create_agent`, a duplicate) and no step.
+        setup: The node prepares an agent and runs nothing.
+        order: Number in preorder; the subtree is the numbers up to and including `last`.
+        flags: What assembly had to repair here.
+    """
+
+    __slots__ = (
+        "children",
+        "effective_start",
+        "flags",
+        "hidden",
+        "kind",
+        "last",
+        "missing_parent",
+        "order",
+        "parent",
+        "setup",
+        "span",
+        "virtual",
+    )
+
+    def __init__(self, span: Span, *, virtual: bool = False) -> None:
+        self.span = span
+        self.kind = span.kind
+        self.parent: Node | None = None
+        self.children: list[Node] = []
+        self.effective_start = span.start_ns
+        self.virtual = virtual
+        self.missing_parent = False
+        self.hidden = False
+        self.setup = False
+        self.order = self.last = 0
+        self.flags: set[str] = set()
+
+    @property
+    def start(self) -> int:
+        """Start by the span's own clock, nanoseconds."""
+        return self.span.start_ns
+
+    @property
+    def end(self) -> int:
+        """End by the span's own clock, never before the start."""
+        return max(self.span.end_ns, self.span.start_ns)
+
+    @property
+    def key(self) -> tuple[int, int, str, str]:
+        """Order among siblings: start, the longer first, then ids, so that it is total."""
+        return (self.span.start_ns, -self.span.end_ns, self.span.trace_id, self.span.span_id)
+
+    def is_kind(self, *kinds: SpanKind) -> bool:
+        """True when the node stands for one of these kinds."""
+        return self.kind in kinds
+
+    def is_below(self, other: "Node") -> bool:
+        """True when `other` is this node or one of its ancestors in the tree as received."""
+        return self.span.trace_id == other.span.trace_id and other.order <= self.order <= other.last
+
+    def adopt(self, child: "Node") -> None:
+        """Move `child` (with its subtree) below this node."""
+        if child.parent is not None:
+            child.parent.children.remove(child)
+        child.parent = self
+        self.children.append(child)
+        self.children.sort(key=lambda n: n.key)
+
+    def contains(self, other: "Node", slack_ns: int = 5_000_000) -> bool:
+        """True when the interval of `other` lies inside this one's, up to `slack_ns` at both ends."""
+        return self.start - slack_ns <= other.start and other.end <= self.end + slack_ns
+
+
+def preorder(root: Node) -> Iterator[Node]:
+    """Every node below and including `root`, parents first, without recursion."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(node.children))
+
+
+def ancestors(node: Node) -> Iterator[Node]:
+    """The parents of `node`, nearest first."""
+    at = node.parent
+    while at is not None:
+        yield at
+        at = at.parent
