@@ -45,19 +45,17 @@ def to_text(value: object) -> str:
 def input_messages(arguments: Mapping[str, object], limit: int) -> tuple[str, bool]:
     """JSON text of the messages an agent was called with, and whether they were cut.
 
-    One text argument is the user's message; one list of chat messages is taken as it is; anything else
-    is one user message that holds the arguments as JSON. Clients, handles and other objects that are
-    no data are left out.
+    One text argument is the user's message; a list of chat messages is the chat before it, or all of it;
+    anything else is one user message that holds the arguments as JSON. Clients, handles and other objects
+    that are no data are left out.
     """
-    data = {name: value for name, value in arguments.items() if _is_data(value)}
-    if len(data) == 1:
-        (only,) = data.values()
-        if isinstance(only, str):
-            return _dump([("user", only)], limit)
-        chat = _chat(only)
-        if chat:
-            return _dump(chat, limit)
-    return _dump([("user", to_text(data))] if data else [], limit)
+    data = {name: value for name, value in arguments.items() if value is not None and _is_data(value)}
+    chats = [chat for value in data.values() if (chat := _chat(value))]
+    others = [value for value in data.values() if not _chat(value) and not _is_empty_list(value)]
+    if len(chats) <= 1 and (not others or (len(others) == 1 and isinstance(others[0], str))):
+        said = [("user", str(other)) for other in others]
+        return _dump([*(chats[0] if chats else []), *said], limit)
+    return _dump([("user", to_text(data))], limit)
 
 
 def output_messages(value: object, limit: int) -> tuple[str, bool]:
@@ -120,6 +118,10 @@ def _join_text(blocks: object) -> str | None:
         if isinstance(text, str):
             found.append(text)
     return "".join(found) if found else None
+
+
+def _is_empty_list(value: object) -> bool:
+    return isinstance(value, list | tuple) and not value
 
 
 def _is_data(value: object) -> bool:

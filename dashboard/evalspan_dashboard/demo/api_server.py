@@ -55,8 +55,7 @@ class ScriptedApi:
         self._lock = threading.Lock()
         self._calls: list[ServedCall] = []
         self._cached: set[str] = set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
-        self._server.daemon_threads = True
+        self._server = _Server(port, self)
         self._thread = threading.Thread(target=self._server.serve_forever, name="scripted-api", daemon=True)
 
     @property
@@ -173,15 +172,20 @@ def _identity(prefix: str, seed: str) -> str:
 
 def _events(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The message as the events of a stream."""
-    start = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
+    start: dict[str, Any] = {
+        **message,
+        "content": [],
+        "stop_reason": None,
+        "usage": {**message["usage"], "output_tokens": 1},
+    }
     yield {"type": "message_start", "message": start}
     for index, block in enumerate(message["content"]):
         if block["type"] == "text":
-            opened = {"type": "text", "text": ""}
+            opened: dict[str, Any] = {"type": "text", "text": ""}
             pieces = [block["text"][at : at + 40] for at in range(0, len(block["text"]), 40)]
-            deltas = [{"type": "text_delta", "text": piece} for piece in pieces]
+            deltas: list[dict[str, str]] = [{"type": "text_delta", "text": piece} for piece in pieces]
         else:
-            opened = {**block, "input": {}}
+            opened = {**block, "input": dict[str, Any]()}
             deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
         yield {"type": "content_block_start", "index": index, "content_block": opened}
         for delta in deltas:
@@ -192,54 +196,63 @@ def _events(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "message_stop"}
 
 
-def _handler(api: ScriptedApi) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            if self.path.partition("?")[0] != "/v1/messages":
-                self._refuse(404, "not_found_error", f"there is nothing at {self.path!r}")
-                return
-            try:
-                request: object = json.loads(body)
-            except ValueError:
-                request = None
-            if not isinstance(request, dict):
-                self._refuse(400, "invalid_request_error", "the body is no JSON object")
-                return
-            fields = cast("dict[str, Any]", request)
-            message = api.answer(fields)
-            if message is None:
-                self._refuse(400, "invalid_request_error", "the script has no answer to this conversation")
-            elif fields.get("stream"):
-                lines = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _events(message)]
-                self._send(200, "".join(lines).encode(), "text/event-stream")
-            else:
-                self._send(200, json.dumps(message).encode(), "application/json")
+    def __init__(self, port: int, api: ScriptedApi) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.api = api
 
-        def do_GET(self) -> None:
-            if self.path == "/usage":
-                self._send(200, json.dumps([asdict(call) for call in api.calls]).encode(), "application/json")
-            else:
-                self._refuse(404, "not_found_error", f"there is nothing at {self.path!r}")
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the signature of http.server
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.path.partition("?")[0] != "/v1/messages":
+            self._refuse(404, "not_found_error", f"there is nothing at {self.path!r}")
             return
+        try:
+            request: object = json.loads(body)
+        except ValueError:
+            request = None
+        if not isinstance(request, dict):
+            self._refuse(400, "invalid_request_error", "the body is no JSON object")
+            return
+        fields = cast("dict[str, Any]", request)
+        message = self._api.answer(fields)
+        if message is None:
+            self._refuse(400, "invalid_request_error", "the script has no answer to this conversation")
+        elif fields.get("stream"):
+            lines = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _events(message)]
+            self._send(200, "".join(lines).encode(), "text/event-stream")
+        else:
+            self._send(200, json.dumps(message).encode(), "application/json")
 
-        def _refuse(self, status: int, kind: str, message: str) -> None:
-            error = {"type": "error", "error": {"type": kind, "message": message}}
-            self._send(status, json.dumps(error).encode(), "application/json")
+    def do_GET(self) -> None:
+        if self.path == "/usage":
+            self._send(200, json.dumps([asdict(call) for call in self._api.calls]).encode(), "application/json")
+        else:
+            self._refuse(404, "not_found_error", f"there is nothing at {self.path!r}")
 
-        def _send(self, status: int, body: bytes, kind: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("request-id", "req_" + hashlib.sha256(body).hexdigest()[:20])
-            self.end_headers()
-            self.wfile.write(body)
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the signature of http.server
+        """Say nothing: the terminal belongs to the demo."""
 
-    return Handler
+    @property
+    def _api(self) -> ScriptedApi:
+        return cast("_Server", self.server).api
+
+    def _refuse(self, status: int, kind: str, message: str) -> None:
+        error = {"type": "error", "error": {"type": kind, "message": message}}
+        self._send(status, json.dumps(error).encode(), "application/json")
+
+    def _send(self, status: int, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("request-id", "req_" + hashlib.sha256(body).hexdigest()[:20])
+        self.end_headers()
+        self.wfile.write(body)
 
 
 def main() -> None:

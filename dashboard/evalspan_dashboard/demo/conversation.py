@@ -50,7 +50,7 @@ def converse(
         )
         if reply.stop_reason != "tool_use":
             return "".join(block.text for block in reply.content if block.type == "text")
-        chat.append({"role": "assistant", "content": [block.to_dict() for block in reply.content]})  # type: ignore[typeddict-item]  # the SDK's own blocks  # fmt: skip
+        chat.append({"role": "assistant", "content": reply.content})
         calls = [block for block in reply.content if block.type == "tool_use"]
         chat.append({"role": "user", "content": [_run(call, functions) for call in calls]})
     raise RuntimeError(f"no answer after {_MAX_TURNS} model calls: the model asks for tools without end")

@@ -1,13 +1,13 @@
 """Refund bot: a sample agent that looks an order up, checks the policy and pays money back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from anthropic.types import ToolParam
 
 import evalspan
-import evalspan.auto
+import evalspan.auto  # pyright: ignore[reportUnusedImport]  # importing it turns tracing on
 from evalspan_dashboard.demo.conversation import converse
 from evalspan_dashboard.demo.orders import ORDERS, WINDOW_DAYS, Order
 
@@ -81,5 +81,9 @@ TOOLS: list[ToolParam] = [
 def refund_bot(question: str, history: Sequence[Mapping[str, Any]] = ()) -> str:
     """Refunds orders that the shop's policy allows."""
     messages = [*history, {"role": "user", "content": question}]
-    functions = {"lookup_order": lookup_order, "check_policy": check_policy, "issue_refund": issue_refund}
+    functions: dict[str, Callable[..., object]] = {
+        "lookup_order": lookup_order,
+        "check_policy": check_policy,
+        "issue_refund": issue_refund,
+    }
     return converse(SYSTEM, messages, TOOLS, functions)

@@ -1,13 +1,13 @@
 """Stock analyst: a sample agent that looks a company up, analyses it and files a summary."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from anthropic.types import ToolParam
 
 import evalspan
-import evalspan.auto
+import evalspan.auto  # pyright: ignore[reportUnusedImport]  # importing it turns tracing on
 from evalspan_dashboard.demo.conversation import converse
 from evalspan_dashboard.demo.market import QUOTES
 
@@ -75,7 +75,7 @@ TOOLS: list[ToolParam] = [
 def stock_analyst(question: str, history: Sequence[Mapping[str, Any]] = ()) -> str:
     """Answers questions about one company with figures from tools."""
     messages = [*history, {"role": "user", "content": question}]
-    functions = {
+    functions: dict[str, Callable[..., object]] = {
         "fetch_stock_data": fetch_stock_data,
         "analyze_metrics": analyze_metrics,
         "write_summary": write_summary,
