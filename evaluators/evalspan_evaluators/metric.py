@@ -156,11 +156,14 @@ def _missing(metric: Metric | JudgeMetric, case: Case) -> Score | None:
     return Score.skipped(metric.name, f"needs {', '.join(missing)}", threshold=threshold_of(metric))
 
 
-def evaluate_metric(metric: Metric, case: Case) -> Score:
-    """Run a metric that needs no judge; whatever goes wrong inside becomes an error score."""
+def evaluate_metric(metric: Metric | JudgeMetric, case: Case) -> Score:
+    """Run a metric that needs no judge; whatever goes wrong inside becomes an error score, so does a judge metric."""
     started = time.perf_counter()
+    if needs_judge(metric):
+        error = f"metric {metric.name!r} asks a judge: evaluate it with evaluate_metric_async"
+        return _finish(metric, Score.failed(metric.name, error, threshold=threshold_of(metric)), started)
     try:
-        score = _missing(metric, case) or metric.evaluate(case)
+        score = _missing(metric, case) or cast("Metric", metric).evaluate(case)
     except Exception as error:  # noqa: BLE001  per-metric boundary: one broken metric must not stop the others
         score = Score.failed(metric.name, f"{type(error).__name__}: {error}", threshold=threshold_of(metric))
     return _finish(metric, score, started)
@@ -169,7 +172,7 @@ def evaluate_metric(metric: Metric, case: Case) -> Score:
 async def evaluate_metric_async(metric: Metric | JudgeMetric, case: Case, judge: Judge | None) -> Score:
     """Run any metric; a judge metric without a judge is an error, not a pass."""
     if not needs_judge(metric):
-        return evaluate_metric(cast("Metric", metric), case)
+        return evaluate_metric(metric, case)
     started = time.perf_counter()
     try:
         if judge is None:

@@ -4,6 +4,8 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
+from evalspan_evaluators.jsonvalue import is_object
+
 __all__ = ["kind_problem"]
 
 
@@ -57,7 +59,7 @@ def _tuple_problem(arguments: tuple[Any, ...], value: Any) -> str | None:
 
 
 def _mapping_problem(arguments: tuple[Any, ...], value: Any) -> str | None:
-    if not isinstance(value, Mapping):
+    if not is_object(value):
         return "must be a mapping"
     for key, item in value.items():
         problem = kind_problem(arguments[1], item) if arguments else None

@@ -209,7 +209,7 @@ class ModelJudge:
             problem: str | None = "cut off by the wall-clock limit"
             sent = True
             try:
-                raw = await self._transport.send(prompt)
+                reply = raw = await self._transport.send(prompt)
                 problem = _problem(raw)
             except TransportError as error:
                 problem = str(error)
@@ -222,7 +222,7 @@ class ModelJudge:
                 if self._ledger is not None:
                     self._ledger(entry)
                 self._settle(reservation, entry, sent=sent)
-        return raw
+        return reply
 
     def _entry(self, request: JudgeRequest, prompt: Prompt, raw: RawReply | None, attempt: int) -> LedgerEntry:
         entry = LedgerEntry(

@@ -95,21 +95,21 @@ class OpenAITransport:
             raise TransportError(f"the API's body is no completion: {error!r}", passing=False) from error
 
 
-def _raw(body: dict[str, Any], asked: str) -> RawReply:
-    choice = body["choices"][0]
-    message = choice["message"]
-    usage = body.get("usage") or {}
-    stop = choice.get("finish_reason")
-    refused = bool(message.get("refusal")) or stop == "content_filter"
+def _raw(body: Any, asked: str) -> RawReply:
+    choice: Any = body["choices"][0]
+    message: Any = choice["message"]
+    usage: Any = body.get("usage") or {}
+    stop: Any = choice.get("finish_reason")
+    details: Any = usage.get("prompt_tokens_details") or {}
     return RawReply(
         text=message.get("content"),
         model=body.get("model") or asked,
         input_tokens=usage.get("prompt_tokens"),
         output_tokens=usage.get("completion_tokens"),
-        cache_read_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
+        cache_read_tokens=details.get("cached_tokens") or 0,
         stop_reason=stop,
         finished=stop in ("stop", None),
-        refused=refused,
+        refused=bool(message.get("refusal")) or stop == "content_filter",
     )
 
 
