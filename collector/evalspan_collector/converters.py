@@ -40,6 +40,10 @@ REDACTED = frozenset({"__REDACTED__", "[REDACTED]", "<REDACTED>"})
 _NOTHING = frozenset({"", "null", "None", "undefined", "N/A", *REDACTED})
 
 
+#: First letters of what may be no name: quotes, redaction marks, words for nothing.
+_SUSPECT = frozenset('"_[<nuN')
+
+
 def redacted(value: Any) -> bool:
     """True when the value is a redaction mark."""
     return isinstance(value, str) and (value in REDACTED or value.startswith("[Scrubbed due to "))
@@ -48,11 +52,13 @@ def redacted(value: Any) -> bool:
 def text(value: Any) -> str | None:
     """A name or an id: non-empty text, JSON quotes taken off."""
     if isinstance(value, str):
+        if value[:1] not in _SUSPECT and value:
+            return value
         if value[:1] == '"':
             value = unwrap(value)
         if value in _NOTHING or value.startswith("[Scrubbed due to "):
             return None
-        return value
+        return str(value)
     return None if value is None or isinstance(value, list | dict) else as_text(value)
 
 

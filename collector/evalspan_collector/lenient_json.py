@@ -110,6 +110,8 @@ def as_text(value: Any) -> str:
     """An attribute value as text: strings as they are, anything else as JSON (NaN by its name)."""
     if isinstance(value, str):
         return value
+    if type(value) is int:
+        return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return dump(value)

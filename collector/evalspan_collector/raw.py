@@ -1,6 +1,6 @@
 """RawSpan: one OTLP span taken out of its encoding, before anybody says what it means."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["Origin", "RawEvent", "RawLink", "RawSpan"]
@@ -54,18 +54,14 @@ class RawSpan:
     damaged: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Origin:
     """What the spans of one scope in one resource share.
 
     Attributes:
-        fields: Span fields that the resource gives (`service_name`, `environment`, ...).
+        fields: Span fields that all of them have (`service_name`, `scope_name`, `project`, ...).
         dialect: The dialect that the scope tells, None when it tells none.
     """
 
-    project: str
-    received_ns: int
-    fields: dict[str, Any] = field(default_factory=dict[str, Any])
-    scope_name: str = ""
-    scope_version: str = ""
+    fields: dict[str, Any]
     dialect: str | None = None

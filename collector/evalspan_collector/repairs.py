@@ -9,7 +9,7 @@ from evalspan_collector import evaluation_results
 from evalspan_collector.conventions import NAME_PATTERNS, NOT_PROVIDERS, PROVIDERS
 from evalspan_collector.converters import integer
 from evalspan_collector.lenient_json import dump, parse_object, unwrap
-from evalspan_collector.messages import loads, tool_result
+from evalspan_collector.messages import dumps, from_value, loads, tool_result
 from evalspan_collector.raw import RawSpan
 from evalspan_collector.span import SpanKind, Usage
 
@@ -38,12 +38,22 @@ class Repair:
         apply: Changes the draft; True when it did.
         dialects: Dialects it is for; None for all.
         kinds: Kinds it is for; None for all.
+        needs: Fields or attribute keys of which the span must have one; None for nothing.
     """
 
     name: str
     apply: Callable[[Draft], bool]
     dialects: frozenset[str] | None = None
     kinds: frozenset[SpanKind] | None = None
+    needs: frozenset[str] | None = None
+
+    def concerns(self, names: frozenset[str], dialect: str, kind: SpanKind) -> bool:
+        """True when a span with these fields and keys may need it."""
+        if self.dialects is not None and dialect not in self.dialects:
+            return False
+        if self.kinds is not None and kind not in self.kinds:
+            return False
+        return self.needs is None or not self.needs.isdisjoint(names)
 
 
 _NAMED_KINDS = tuple((re.compile(pattern), kind) for pattern, kind in NAME_PATTERNS)
@@ -88,6 +98,9 @@ def kind_from_fields(draft: Draft) -> bool:
     return True
 
 
+_TOOL_FIELDS = ("tool_name", "tool_call_id", "tool_arguments", "tool_result", "tool_type", "tool_description")
+
+
 def tool_words_of_a_chat(draft: Draft) -> bool:
     """A model call that names the tools it asked for (OpenLIT) is no tool."""
     if draft.kind is SpanKind.TOOL or draft.kind is SpanKind.MCP:
@@ -96,7 +109,7 @@ def tool_words_of_a_chat(draft: Draft) -> bool:
     if draft.kind in {SpanKind.LLM, SpanKind.AGENT} and (
         "tool_name" in fields or "tool_arguments" in fields or "tool_call_id" in fields
     ):
-        for key in ("tool_name", "tool_call_id", "tool_arguments", "tool_result", "tool_type", "tool_description"):
+        for key in _TOOL_FIELDS:
             fields.pop(key, None)
         return True
     return False
@@ -334,17 +347,27 @@ def schema_is_no_arguments(draft: Draft) -> bool:
     return True
 
 
-def placeholder(draft: Draft) -> bool:
-    """Logfire's pending spans and ADK's merged tools repeat a span that comes by itself."""
-    attributes = draft.raw.attributes
-    if attributes.get("logfire.span_type") == "pending_span":
-        draft.flags.append("placeholder")
-    elif draft.raw.name == "execute_tool (merged tools)" or attributes.get("gen_ai.tool.name") == "(merged tools)":
-        draft.flags.append("duplicate")
-    elif draft.raw.name == "raw_gen_ai_request":
-        draft.flags.append("duplicate")
-    else:
+def pending_spans_of_logfire(draft: Draft) -> bool:
+    """Logfire announces a span by a placeholder with an id of its own; the span itself comes later."""
+    if draft.raw.attributes.get("logfire.span_type") != "pending_span":
         return False
+    draft.flags.append("placeholder")
+    return True
+
+
+def merged_tools_of_adk(draft: Draft) -> bool:
+    """ADK repeats the results of parallel tools in one more span."""
+    if draft.raw.name != "execute_tool (merged tools)" and draft.raw.attributes.get("gen_ai.tool.name") != "(merged tools)":
+        return False
+    draft.flags.append("duplicate")
+    return True
+
+
+def raw_request_of_litellm(draft: Draft) -> bool:
+    """LiteLLM's child span repeats the call with the provider's payload."""
+    if draft.raw.name != "raw_gen_ai_request":
+        return False
+    draft.flags.append("duplicate")
     return True
 
 
@@ -388,14 +411,10 @@ def vercel_answer(draft: Draft) -> bool:
     reasons = draft.fields.get("finish_reasons")
     if reasons:
         body["finish_reason"] = reasons[0]
-    draft.fields["output_messages"] = _dumped([body])
+    draft.fields["output_messages"] = dumps(from_value([body], "assistant"))
     return True
 
 
-def _dumped(value: Any) -> str:
-    from evalspan_collector.messages import dumps, from_value
-
-    return dumps(from_value(value, "assistant"))
 
 
 def system_of_the_messages(draft: Draft) -> bool:
@@ -424,11 +443,6 @@ def evaluations(draft: Draft) -> bool:
     if "guard.verdict" in attributes or "guard.classification" in attributes:
         guard = evaluation_results.from_guard(attributes)
         found.extend([guard] if guard else [])
-    if draft.kind is SpanKind.EVALUATOR and not found:
-        links = draft.raw.links
-        target = links[0].span_id if len(links) == 1 else None
-        verdict = evaluation_results.from_evaluator_span(draft.raw.name, draft.fields.get("output_value"), target)
-        found.extend([verdict] if verdict else [])
     if not found:
         return False
     draft.fields["evaluations"] = dump(found)
@@ -445,48 +459,54 @@ _EVALUATION_FAMILIES = (
 )
 
 
-def evaluations_where_some(draft: Draft) -> bool:
-    """Look for evaluations only where a key or the kind promises some."""
-    promised = draft.fields.pop("evaluation_list", None), draft.fields.pop("guard_verdict", None)
-    if promised == (None, None) and draft.kind is not SpanKind.EVALUATOR:
+def verdict_of_an_evaluator(draft: Draft) -> bool:
+    """An EVALUATOR span without evaluation keys: its output is the verdict, its one link the target."""
+    if "evaluations" in draft.fields:
         return False
-    return evaluations(draft)
+    links = draft.raw.links
+    target = links[0].span_id if len(links) == 1 else None
+    verdict = evaluation_results.from_evaluator_span(draft.raw.name, draft.fields.get("output_value"), target)
+    if verdict is None:
+        return False
+    draft.fields["evaluations"] = dump([verdict])
+    return True
 
 
 def usage_struct(draft: Draft) -> bool:
     """The counts as one Usage."""
     fields = draft.fields
-    fields.pop("total_tokens", None)
     counts = [fields.pop(k, None) for k in _COUNTS]
-    if any(c is not None for c in counts):
+    if counts != _NO_COUNTS:
         fields["usage"] = Usage(*counts)
     return False
 
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+_NO_COUNTS: list[int | None] = [None] * 5
 _TOOLS = frozenset({SpanKind.TOOL})
-_MODELS_KINDS = frozenset({SpanKind.LLM, SpanKind.EMBEDDING, SpanKind.RERANKER, SpanKind.AGENT})
+
+_USAGE = frozenset({*_COUNTS, "total_tokens", *(theirs for _, theirs in _AGGREGATES)})
+_EVALUATIONS = frozenset({"evaluation_list", "guard_verdict"})
 
 #: In this order; a repair may rely on the ones before it.
 REPAIRS: tuple[Repair, ...] = (
-    Repair("tool_words_of_a_chat", tool_words_of_a_chat, kinds=frozenset({SpanKind.LLM, SpanKind.AGENT})),
-    Repair(
-        "names_from_span_name",
-        names_from_span_name,
-        kinds=frozenset({SpanKind.TOOL, SpanKind.AGENT, SpanKind.WORKFLOW}),
-    ),
+    Repair("tool_words_of_a_chat", tool_words_of_a_chat, kinds=frozenset({SpanKind.LLM, SpanKind.AGENT}), needs=frozenset(_TOOL_FIELDS)),
+    Repair("names_from_span_name", names_from_span_name, kinds=frozenset({SpanKind.TOOL, SpanKind.AGENT, SpanKind.WORKFLOW})),
     Repair("dotted_tool_names", dotted_tool_names, kinds=_TOOLS),
-    Repair("real_provider", real_provider),
-    Repair("schema_is_no_arguments", schema_is_no_arguments, kinds=_TOOLS),
+    Repair("real_provider", real_provider, needs=frozenset({"provider", "model_request", "model_response"})),
+    Repair("schema_is_no_arguments", schema_is_no_arguments, kinds=_TOOLS, needs=frozenset({"tool.parameters"})),
     Repair("no_arguments_of_adk", no_arguments_of_adk, frozenset({"adk"})),
     Repair("unwrapped_result", unwrapped_result, kinds=_TOOLS),
-    Repair("no_usage_of_its_own", no_usage_of_its_own),
-    Repair("aggregate_usage", aggregate_usage, frozenset({"pydantic_ai"})),
-    Repair("exclusive_usage", exclusive_usage),
+    Repair("no_usage_of_its_own", no_usage_of_its_own, needs=_USAGE),
+    Repair("aggregate_usage", aggregate_usage, needs=frozenset(theirs for _, theirs in _AGGREGATES)),
+    Repair("exclusive_usage", exclusive_usage, needs=frozenset({"cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "total_tokens"})),
     Repair("milliseconds_of_strands", milliseconds_of_strands, frozenset({"strands"})),
-    Repair("placeholder", placeholder),
-    Repair("history_of_pydantic_ai", history_of_pydantic_ai, frozenset({"pydantic_ai"})),
+    Repair("pending_spans_of_logfire", pending_spans_of_logfire, needs=frozenset({"logfire.span_type"})),
+    Repair("merged_tools_of_adk", merged_tools_of_adk, kinds=_TOOLS),
+    Repair("raw_request_of_litellm", raw_request_of_litellm, frozenset({"litellm"})),
+    Repair("history_of_pydantic_ai", history_of_pydantic_ai, needs=frozenset({"pydantic_ai.all_messages"})),
     Repair("vercel_answer", vercel_answer, frozenset({"vercel"})),
-    Repair("evaluations", evaluations_where_some),
-    Repair("usage_struct", usage_struct),
+    Repair("evaluations", evaluations, needs=_EVALUATIONS),
+    Repair("verdict_of_an_evaluator", verdict_of_an_evaluator, kinds=frozenset({SpanKind.EVALUATOR})),
+    Repair("usage_struct", usage_struct, needs=_USAGE),
 )
