@@ -10,7 +10,7 @@ from evalspan_evaluators.grounding.moment import Moment
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.text import fold
 
-__all__ = ["Claim", "ClaimKind", "extract"]
+__all__ = ["Claim", "ClaimKind", "extract", "is_id"]
 
 ClaimKind = Literal[
     "number", "money", "percent", "duration", "date", "time", "weekday",
@@ -39,7 +39,7 @@ class Claim:
 _URL = re.compile(r"https?://[^\s<>\"'`|)\]}]+|\bwww\.[^\s<>\"'`|)\]}]+")
 _EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 _ID = re.compile(r"(?<![\w@/.])#?[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*(?![\w@]|[/.][A-Za-z0-9])", re.ASCII)
-_QUOTE = re.compile(r"[\"“”«「](?P<q>[^\"“”«»「」\n]{8,400})[\"“”»」]")
+_QUOTE = re.compile(r"(?:(?<![^\s(\[])[\"“]|[«「])(?P<q>[^\s\"“”«»「」][^\"“”«»「」\n]{6,400}[^\s\"“”«»「」])(?:[\"”](?!\w)|[»」])")
 _ORDINAL_LIKE = re.compile(
     r"^\d+(?:st|nd|rd|th|s|x|k|m|b|bn|am|pm|h|hr|hrs|min|mins|sec|kg|g|km|cm|mm|ft|gb|mb|tb|kb|mph|d)$|^\d+-\d+$|^(?:Q|H|FY|CY)\d{1,4}$|^\d+[CFK]$",
     re.IGNORECASE,
@@ -48,7 +48,7 @@ _LABEL_NUMBER = re.compile(r"(?:^|\n)[\s>*_#-]*$")
 _ENUMERATED = re.compile(r"[A-Za-z]\s$")
 
 
-def _is_id(token: str) -> bool:
+def is_id(token: str) -> bool:
     """Whether a token is a code: letters and digits mixed, or a long row of digits."""
     bare = token.lstrip("#")
     digits = sum(c.isdigit() for c in bare)
@@ -112,7 +112,7 @@ def extract(answer: str) -> list[Claim]:
     for m in moments.scan(text):
         dated[m.start : m.end] = b"\1" * (m.end - m.start)
     for match in _ID.finditer(text):
-        if _is_id(match[0]) and not any(dated[match.start() : match.end()]):
+        if is_id(match[0]) and not any(dated[match.start() : match.end()]):
             _take(found, taken, Claim("id", match[0], match.start(), match.end()))
     for m in moments.scan(text):
         kind: ClaimKind = "date" if m.kind == "date" else "time" if m.kind == "time" else "weekday"

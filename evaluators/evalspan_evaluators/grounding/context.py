@@ -7,9 +7,9 @@ from functools import lru_cache
 from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.text import STOP_WORDS, abbreviates, key_words, stem
 
-__all__ = ["Context", "attribute_match", "context_of", "fact_words", "unit_words"]
+__all__ = ["Context", "attribute_match", "context_of", "fact_words", "own_match", "unit_words"]
 
-_TOKEN = re.compile(r"[^\W\d_]+(?:[/'][^\W\d_]+)*")
+_TOKEN = re.compile(r"[^\W\d_]+(?:[/'-][^\W\d_]+)*")
 _BREAK = re.compile(r"[.!?;]\s|\n|,\s|:\s|\band\b|\bwith\b|\bund\b|\bet\b|\by\b|、|，|。", re.IGNORECASE)
 _LINE_LABEL = re.compile(r"(?P<label>[^\n:,;.]{1,60}):\**\s*\**[^\n:]{0,40}$")
 _HARD = re.compile(r"[.!?;:]\s|\n")
@@ -37,6 +37,9 @@ class Context:
         return frozenset(self.label + self.after + self.before)
 
 
+_GENERIC = frozenset("total number num count current new value max min id data info detail result all team item".split())
+
+
 @lru_cache(maxsize=4096)
 def _stems(text: str) -> tuple[str, ...]:
     found: list[str] = []
@@ -45,7 +48,9 @@ def _stems(text: str) -> tuple[str, ...]:
         if "/" in low and len(low) <= 5:
             found.append(low.replace("/", ""))
         else:
-            found.extend(stem(w) for w in re.split(r"[/']", low) if w not in STOP_WORDS and len(w) > 1)
+            found.extend(stem(w) for w in re.split(r"[/'-]", low) if w not in STOP_WORDS and len(w) > 1)
+            if "-" in low:
+                found.append(low.replace("-", ""))
     return tuple(found)
 
 
@@ -69,7 +74,12 @@ def context_of(text: str, start: int, end: int, sentence: tuple[int, int]) -> Co
 
 @lru_cache(maxsize=8192)
 def _key_stems(key: str) -> tuple[str, ...]:
-    return tuple(stem(w) for w in key_words(key) if not w.isdigit() and (len(w) > 1 or not w.isascii()))
+    # Short parts are often abbreviations (`pts`, `qty`), which a stem would cut.
+    return tuple(
+        w if len(w) <= 4 and not w.endswith("s") or not set("aeiou") & set(w) else stem(w)
+        for w in key_words(key)
+        if not w.isdigit() and (len(w) > 1 or not w.isascii())
+    )
 
 
 def fact_words(fact: Fact) -> tuple[str, ...]:
@@ -98,19 +108,38 @@ def _word_match(fact_word: str, claim_word: str) -> float:
         return 1.0
     if len(fact_word) >= 4 and len(claim_word) >= 4 and (fact_word.startswith(claim_word[:5]) and claim_word.startswith(fact_word[:5])):
         return 0.8
-    if abbreviates(fact_word, claim_word) or abbreviates(claim_word, fact_word):
+    if abbreviates(fact_word, claim_word) or abbreviates(fact_word, claim_word + "s") or abbreviates(claim_word, fact_word):
         return 0.7
     return 0.0
 
 
+def own_match(words: tuple[str, ...], fact: Fact) -> float:
+    """Like `attribute_match` over the fact's own key only."""
+    return 0.0 if fact.record.prose is not None else _share(words, _key_stems(fact.key))
+
+
 def attribute_match(words: tuple[str, ...] | frozenset[str], fact: Fact) -> float:
     """How well the words name the fact's key, 0 to 1: the best share of its own key's parts."""
-    own = _key_stems(fact.key) if fact.record.prose is None else fact_words(fact)
-    if not own or not words:
+    if not words:
         return 0.0
-    best = [max((_word_match(part, word) for word in words), default=0.0) for part in own]
     if fact.record.prose is not None:
+        best = [max((_word_match(part, word) for word in words), default=0.0) for part in fact_words(fact)]
         return min(1.0, sum(b for b in best if b >= 0.7) / 2)
-    joined = "".join(p[0] for p in own)
+    return _key_match(tuple(words), fact.key, fact.record.named_key if fact.record.parent is not None else "")
+
+
+@lru_cache(maxsize=32768)
+def _key_match(words: tuple[str, ...], key: str, around: str) -> float:
+    own = _share(words, _key_stems(key))
+    return max(own, 0.9 * _share(words, _key_stems(around))) if own < 0.9 and around else own
+
+
+def _share(words: tuple[str, ...], parts: tuple[str, ...]) -> float:
+    """How well words name a key of these parts; parts like `total` and `number` say little alone."""
+    telling = tuple(p for p in parts if p not in _GENERIC)
+    if not telling:
+        return 0.5 * any(p in words for p in parts)
+    best = [max((_word_match(part, word) for word in words), default=0.0) for part in telling]
+    joined = "".join(p[0] for p in parts)
     acronym = 0.8 if len(joined) >= 2 and joined in words else 0.0
     return max(max(best) * 0.5 + sum(best) / len(best) * 0.5, acronym)

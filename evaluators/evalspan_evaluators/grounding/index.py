@@ -8,6 +8,7 @@ from typing import Any
 
 from evalspan_evaluators.grounding import moment as moments
 from evalspan_evaluators.grounding import quantity as quantities
+from evalspan_evaluators.grounding.claim import is_id
 from evalspan_evaluators.grounding.moment import Day, Moment
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.source import Source
@@ -19,6 +20,12 @@ __all__ = ["Fact", "Index", "Record"]
 _PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,10})?")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _HAS_DIGIT = re.compile(r"\d").search
+_DECLARED: dict[float, re.Pattern[str]] = {
+    1e3: re.compile(r"\bthousands?\b|[$€£]\s?'?000\b|\('?000s?\)|\b000s\b|[$€£]k\b|\btausend|\bmiles de\b|\bmilliers\b|千", re.IGNORECASE),
+    1e6: re.compile(r"\bmillions?\b|\bmillionen\b|\bmillones\b|\bmilhões\b|[$€£]\s?m(?:illion|n)?\b|\bmio\b|百万", re.IGNORECASE),
+    1e9: re.compile(r"\bbillions?\b|\bmilliarden?\b|\bmilliards?\b|[$€£]\s?bn\b|\bmrd\b|十億|十亿", re.IGNORECASE),
+    1e12: re.compile(r"\btrillions?\b", re.IGNORECASE),
+}  # fmt: skip
 _MAX_TEXT = 2_000_000
 _MAX_FACTS = 200_000
 _SHORT = 80
@@ -125,6 +132,9 @@ class Index:
         self.minutes: dict[int, list[Fact]] = {}
         self.numbers: list[tuple[float, Fact]] = []
         self.flags: list[Fact] = []
+        #: Lists by their length, for counts.
+        self.lengths: dict[int, list[Fact]] = {}
+        self._scales: dict[int, frozenset[float]] = {}
         self._sorted: list[float] | None = None
         self._facts = 0
         texts: list[str] = []
@@ -296,6 +306,17 @@ class Index:
     def add_leaf(self, record: Record, key: str, value: Any) -> None:
         """A further value of a record."""
         self._leaf(record, key, value, -1)
+
+    def scales(self, source: Source) -> frozenset[float]:
+        """Scales a source declares for its plain numbers, such as `(in thousands)`."""
+        known = self._scales.get(id(source))
+        if known is None:
+            text = source.content if isinstance(source.content, str) else json.dumps(source.content, default=str)
+            known = frozenset(
+                scale for scale, pattern in _DECLARED.items() if pattern.search(text)
+            )
+            self._scales[id(source)] = known
+        return known
 
     def near(self, value: float, tolerance: float) -> list[Fact]:
         """Facts whose absolute value lies within the tolerance."""

@@ -58,7 +58,7 @@ def find_numbers(claim: Claim, index: Index) -> list[Fact]:
         value, step = reading * q.scale, q.step if reading == q.values[0] else 0.5 * q.scale * 1e-3
         for target, tolerance, plain in _conversions(q, value, step):
             found = index.near(target, tolerance * (1 + 1e-6) + _SLACK * abs(target))
-            found = [f for f in found if not (plain and f.quantity is not None and (f.quantity.percent or f.quantity.scale != 1))]
+            found = [f for f in found if _fits(q, f, index, plain=plain, unscaled=plain and q.scale != 1 and not q.percent)]
             if found:
                 return _closest(found, target)
         for target, factor in _unit_targets(q, value):
@@ -66,6 +66,16 @@ def find_numbers(claim: Claim, index: Index) -> list[Fact]:
             if found:
                 return found
     return _approximately(q, index)
+
+
+def _fits(q: Quantity, fact: Fact, index: Index, *, plain: bool, unscaled: bool) -> bool:
+    """Whether scale and percent of a fact allow it to be this number."""
+    other = fact.quantity
+    if other is not None and plain and (other.percent or other.scale != 1):
+        return False
+    if other is not None and other.percent and (q.scale != 1 or q.currency):
+        return False
+    return not unscaled or q.scale in index.scales(fact.record.source)
 
 
 def _closest(found: list[Fact], target: float) -> list[Fact]:

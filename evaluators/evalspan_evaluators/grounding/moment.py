@@ -99,7 +99,7 @@ _DATE_FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         ("num", rf"(?<![\d/.-])(?P<a>{_DAY}|1[0-2])(?P<sep>[-/._])(?P<b>{_DAY})(?P=sep)(?P<y>{_YEAR}|\d\d)(?![\d/.-])"),
         ("my", rf"\b(?P<m>{_M}),?(?: de| del| of)? (?P<y>{_YEAR})\b"),
-        ("y", rf"(?<![\w.,$€£/-])(?P<y>{_YEAR})(?![\w%]|[.,/-]\d)"),
+        ("y", rf"(?<![\w.,$€£/-])(?P<y>1[89]\d\d|20\d\d)(?![\w%]|[.,/-]\d)"),
     )
 )
 _MORE_DAYS = re.compile(

@@ -257,6 +257,9 @@ def _build(match: re.Match[str], text: str) -> Quantity | None:
     )
 
 
+_HYPHENED = re.compile(r"\s?-\s?[^\W\d_]")
+
+
 def has_words(text: str) -> bool:
     """Whether numbers may be written in words here."""
     return any(pattern.search(text) for pattern in _WORDED.values())
@@ -271,6 +274,8 @@ def scan(text: str) -> tuple[Quantity, ...]:
     if table is not None:
         numbers = _NUMBER_WORDS[guess_language(text)]
         for match in table.finditer(text):
+            if _HYPHENED.match(text, match.end()):
+                continue  # one-way, three-point
             value = numbers[match[1].lower()] + (_NUMBER_WORDS["en"][match[2].lower()] if match[2] else 0)
             end = match.end()
             scale_word = re.compile(r"[ -](hundred|thousand|million|billion|trillion)\b", re.IGNORECASE).match(

@@ -1,0 +1,165 @@
+"""Bind: which record an answer speaks of at a claim, and what that record says."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from evalspan_evaluators.grounding.claim import Claim
+from evalspan_evaluators.grounding.context import Context, attribute_match, fact_words, own_match
+from evalspan_evaluators.grounding.index import Fact, Index, Record
+from evalspan_evaluators.grounding.layout import Layout
+from evalspan_evaluators.grounding.mention import Mention, Mentions, connected
+from evalspan_evaluators.grounding.quantity import dimension
+
+__all__ = ["Binder", "Scope"]
+
+#: A key names the value when its parts match the claim's words at least this well.
+ATTRIBUTE = 0.6
+_MAX_FACTS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Subjects a claim may speak of.
+
+    Attributes:
+        near: The nearest subject: last mention before the claim in its sentence, or the head of its block.
+        line: Every strong mention of its sentence and line.
+        around: Mentions of the lines over and under it, and of the sentence before.
+    """
+
+    near: tuple[Mention, ...]
+    line: tuple[Mention, ...]
+    around: tuple[Mention, ...]
+
+    @property
+    def all(self) -> tuple[Mention, ...]:
+        """Every mention in scope."""
+        return tuple(dict.fromkeys((*self.near, *self.line, *self.around)))
+
+
+class Binder:
+    """Finds the subject of a claim and the facts of that subject."""
+
+    def __init__(self, text: str, index: Index, spans: list[tuple[int, int]]) -> None:
+        self.text = text
+        self.index = index
+        self.spans = spans
+        self.layout = Layout(text)
+        self.mentions = Mentions(text, index)
+        self._keyed: dict[tuple[str, str], list[Fact]] | None = None
+
+    def keyed(self) -> dict[tuple[str, str], list[Fact]]:
+        """Numeric facts of records by key and the named key around it."""
+        if self._keyed is None:
+            self._keyed = {}
+            for _, fact in self.index.numbers:
+                if fact.record.prose is None:
+                    self._keyed.setdefault((fact.key, fact.record.named_key), []).append(fact)
+        return self._keyed
+
+    def scope(self, claim: Claim, context: Context) -> Scope:
+        """The subjects in reach of a claim, without the claim itself."""
+        start, end = context.sentence
+        line = self.layout.lines[self.layout.line_at(claim.start)] if self.layout.lines else None
+        own = [m for m in self.mentions.within(start, end) if not _same_place(m, claim)]
+        before = [m for m in own if m.end <= claim.start]
+        around: list[Mention] = []
+        if line is not None:
+            own_line = [m for m in self.mentions.within(line.start, line.end) if not _same_place(m, claim)]
+            own.extend(m for m in own_line if m not in own)
+            position = self.layout.line_at(claim.start)
+            for head in self.layout.headers(position)[:3]:
+                around.extend(self.mentions.within(head.start, head.end))
+            for deeper in self.layout.body(position)[:8]:
+                around.extend(self.mentions.within(deeper.start, deeper.end))
+        near = before[-1:] or own[:1]
+        if not own:
+            around.extend(m for m in self._sentence_before(start))
+            near = around[:1]
+        return Scope(tuple(near), tuple(own), tuple(around))
+
+    def _sentence_before(self, start: int) -> list[Mention]:
+        earlier = [span for span in self.spans if span[0] < start]
+        for span in reversed(earlier[-2:]):
+            found = self.mentions.within(*span)
+            if found:
+                return found
+        return []
+
+    def attribute_facts(self, mention: Mention, words: tuple[str, ...]) -> list[Fact]:
+        """Numeric facts of the mention's records whose key the words name, the best-named ones only."""
+        scored: list[tuple[float, Fact]] = []
+        budget = _MAX_FACTS
+        for record in mention.records[:12]:
+            for fact in record.below(budget):
+                budget -= 1
+                if fact.quantity is None and not is_number(fact):
+                    continue
+                match = own_match(words, fact)
+                if match >= ATTRIBUTE:
+                    scored.append((match, fact))
+        if not scored:
+            return []
+        best = max(s for s, _ in scored)
+        return [f for s, f in scored if s >= best - 0.05]
+
+
+def is_number(fact: Fact) -> bool:
+    """Whether the value is a number or a text that is one."""
+    value = fact.value
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int | float):
+        return True
+    return isinstance(value, str) and value.lstrip("-").replace(".", "", 1).isdigit()
+
+
+def _same_place(mention: Mention, claim: Claim) -> bool:
+    return mention.start < claim.end and claim.start < mention.end
+
+
+def linked(facts: Iterable[Fact], mentions: Iterable[Mention]) -> bool:
+    """Whether any of the facts belongs with any of the mentions."""
+    pool = list(facts)[:200]
+    return any(connected(f, g) for m in mentions for g in m.facts[:40] for f in pool)
+
+
+def links(fact: Fact, mentions: Iterable[Mention]) -> int:
+    """How many of the mentions a fact belongs with."""
+    return sum(any(connected(fact, g) for g in m.facts[:40]) for m in mentions)
+
+
+def same_key(fact: Fact, others: Iterable[Fact]) -> bool:
+    """Whether a fact has the key of one of the others, in a record of the same kind."""
+    return any(fact.key == o.key and (fact.key != "" or fact.record.named_key == o.record.named_key) for o in others)
+
+
+def siblings(records: Iterable[Record]) -> set[str]:
+    """Names of the lists or objects the records lie in."""
+    return {r.named_key for r in records}
+
+
+def words_of(context: Context) -> tuple[str, ...]:
+    """Label and following words, which name an attribute most directly."""
+    return context.label + context.after
+
+
+def known_units(binder: Binder, words: tuple[str, ...]) -> tuple[list[Fact], list[Fact]]:
+    """Numeric facts that count what the words name: those with it in key or sentence, and those that say just that."""
+    loose: list[Fact] = []
+    exact: list[Fact] = []
+    if not words:
+        return loose, exact
+    for facts in binder.keyed().values():
+        if own_match(words, facts[0]) >= ATTRIBUTE:
+            exact.extend(facts)
+        if attribute_match(words, facts[0]) >= ATTRIBUTE:
+            loose.extend(facts)
+    wanted = set(words)
+    for _, fact in binder.index.numbers:
+        if fact.record.prose is not None and wanted.intersection(near := fact_words(fact)):
+            loose.append(fact)
+            unit = fact.quantity.unit if fact.quantity is not None else ""
+            if (dimension(unit) and unit in wanted) or len(wanted.intersection(near)) >= 3:
+                exact.append(fact)
+    return loose, exact

@@ -1,0 +1,243 @@
+"""Derive: sums, differences, ratios, percent changes, averages and counts that lead to a number, with the formula."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from evalspan_evaluators.grounding.claim import Claim
+from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.lookup import number_of
+from evalspan_evaluators.grounding.quantity import Quantity
+from evalspan_evaluators.grounding.text import STOP_WORDS, key_words, stem, words
+
+__all__ = ["Derivation", "Hints", "derive", "hints_of"]
+
+_MAX_GROUP = 40
+_MAX_ROWS = 60
+_MAX_TRIES = 6000
+
+_SUM = frozenset(
+    "total totals sum combined altogether overall together both all aggregate cumulative gesamt insgesamt summe zusammen "
+    "somme ensemble suma conjunto soma juntos 合計 总计 一共 共".split()
+)
+_DIFFERENCE = frozenset(
+    "difference change changes changed increase increased increases decrease decreased decreases more less higher lower rose risen fell "
+    "fallen grew growth dropped drop declined decline remaining remain left save saved saving savings refund refunded "
+    "additional extra gap reduced reduction gain gained loss lost net exceed exceeds exceeded outscored margin cheaper older "
+    "win won victory beat lead leads led ahead behind trailing younger longer shorter between than differ variance shortfall surplus balance swing deducted unterschied differenz mehr weniger "
+    "gestiegen gesunken différence augmentation baisse diferencia aumento diferença redução".split()
+)
+_AVERAGE = frozenset("average averages averaged mean avg durchschnitt durchschnittlich moyenne promedio media média 平均".split())
+_RATIO = frozenset(
+    "ratio percent percentage proportion share times rate per portion fraction contribution represent represents "
+    "multiple twice verhältnis anteil proportion razón proporción proporção".split()
+)
+_PRODUCT = frozenset("total per each every times x × passengers people nights altogether".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """Which operations the words around a claim ask for, and all those words."""
+
+    words: frozenset[str]
+    total: bool
+    difference: bool
+    average: bool
+    ratio: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """A formula over values of the sources, and one of them."""
+
+    formula: str
+    fact: Fact | None
+
+
+def hints_of(*texts: str) -> Hints:
+    """Operations named in the sentence of a claim and in the question."""
+    found = frozenset(w for text in texts for w in words(text))
+    cjk = "".join(texts)
+    return Hints(
+        words=found,
+        total=bool(found & _SUM) or any(w in cjk for w in ("合計", "总计", "一共")),
+        difference=bool(found & _DIFFERENCE),
+        average=bool(found & _AVERAGE) or "平均" in cjk,
+        ratio=bool(found & _RATIO),
+    )
+
+
+class _Target:
+    """The value looked for, in every reading, with its rounding."""
+
+    def __init__(self, q: Quantity, *, plain: bool = True) -> None:
+        self.percent = q.percent
+        self.scaled = q.scale != 1 or q.currency is not None
+        self.values: list[tuple[float, float]] = []
+        for position, value in enumerate(q.values):
+            step = 0.5 * 10.0**-q.decimals if position == 0 else 0.0005
+            if plain or q.scale == 1:
+                self.values.append((abs(value), step))
+            if q.scale != 1:
+                self.values.append((abs(value) * q.scale, step * q.scale))
+
+    def hit(self, value: float) -> bool:
+        value = abs(value)
+        return any(abs(value - target) <= step * 1.02 + 1e-9 * target for target, step in self.values)
+
+
+def _text(value: float) -> str:
+    return f"{value:.10g}"
+
+
+def _pairs(target: _Target, a: float, b: float, hints: Hints, *, loose: bool) -> str | None:
+    """The first operation on two numbers that gives the target."""
+    if target.percent:
+        for x, y in ((a, b), (b, a)):
+            if y and target.hit((x - y) / abs(y) * 100):
+                return f"({_text(x)} - {_text(y)}) / {_text(y)}"
+            if y and target.hit(x / y * 100) and (hints.ratio or loose):
+                return f"{_text(x)} / {_text(y)}"
+        if target.hit(a - b) and (hints.difference or loose):
+            return f"{_text(a)} - {_text(b)} percentage points"
+        return None
+    if (hints.difference or loose) and target.hit(a - b):
+        return f"{_text(max(a, b))} - {_text(min(a, b))}"
+    if (hints.total or loose) and target.hit(a + b):
+        return f"{_text(a)} + {_text(b)}"
+    if hints.average and target.hit((a + b) / 2):
+        return f"({_text(a)} + {_text(b)}) / 2"
+    if (hints.ratio or loose) and not target.scaled:
+        for x, y in ((a, b), (b, a)):
+            if y and abs(x) != abs(y) and y != 1 and target.hit(x / y):
+                return f"{_text(x)} / {_text(y)}"
+    return None
+
+
+def _several(target: _Target, values: Sequence[float], hints: Hints) -> str | None:
+    """Sum or average of a whole group."""
+    if len(values) < 2:
+        return None
+    total = sum(values)
+    shown = " + ".join(_text(v) for v in values[:6]) + (" + ..." if len(values) > 6 else "")
+    if (hints.total or hints.difference) and target.hit(total):
+        return shown
+    if hints.average and target.hit(total / len(values)):
+        return f"({shown}) / {len(values)}"
+    return None
+
+
+def derive(claim: Claim, hints: Hints, index: Index, others: Sequence[Claim]) -> Derivation | None:
+    """A small formula that gives the claimed number: over the answer's other numbers, one record, or one column.
+
+    Bounded: rows the words name first, at most a few thousand tries.
+    """
+    if claim.quantity is None:
+        return None
+    target = _Target(claim.quantity)
+    # A plain table number may stand for thousands only where its source says so.
+    strict = _Target(claim.quantity, plain=False)
+    scale = claim.quantity.scale
+    found = _from_answer(claim, target, hints, others)
+    if found is not None:
+        return Derivation(found, None)
+    tries = 0
+    for group, related in _groups(index, hints):
+        values = [(v, f) for f in group if (v := number_of(f)) is not None]
+        wanted = target if scale == 1 or scale in index.scales(group[0].record.source) else strict
+        if related:
+            formula = _several(wanted, [v for v, _ in values], hints)
+            if formula:
+                return Derivation(formula, values[0][1])
+        for (a, fact), (b, _) in combinations(values, 2):
+            tries += 1
+            if tries > _MAX_TRIES:
+                return None
+            formula = _pairs(wanted, a, b, hints, loose=False)
+            if formula:
+                return Derivation(formula, fact)
+    return None
+
+
+def _from_answer(claim: Claim, target: _Target, hints: Hints, others: Sequence[Claim]) -> str | None:
+    """The answer's own arithmetic: `725 - 503 = 222`, `2 bags for each of 2 passengers`."""
+    numbers = [c.quantity for c in others if c.quantity is not None and c is not claim][:30]
+    values = [(q.value, q) for q in numbers]
+    own = claim.quantity
+    assert own is not None
+    for (a, qa), (b, qb) in combinations(values, 2):
+        if qa.percent != qb.percent and not own.percent:
+            for part, base in ((qa, b), (qb, a)):
+                if part.percent and target.hit(part.value / 100 * base):
+                    return f"{part.text} of {_text(base)}"
+            continue
+        formula = _pairs(target, a, b, hints, loose=False)
+        if formula:
+            return formula
+        if hints.words & _PRODUCT and not own.percent and a != 1 and b != 1 and target.hit(a * b):
+            return f"{_text(a)} * {_text(b)}"
+    money = [v for v, q in values if (q.currency is not None) == (own.currency is not None) and v < abs(own.value) * 1.0001]
+    if hints.total and 2 < len(money) <= 12:
+        for size in (3, 4, len(money)):
+            for group in combinations(money[-8:], min(size, len(money[-8:]))):
+                if target.hit(sum(group)):
+                    return " + ".join(map(_text, group))
+    return None
+
+
+def _groups(index: Index, hints: Hints) -> Iterator[tuple[list[Fact], bool]]:
+    """Numbers that may be calculated with: of one record, then of one key over sibling records."""
+    rows: dict[int, list[Fact]] = {}
+    columns: dict[tuple[int, str], list[Fact]] = {}
+    for _, fact in index.numbers:
+        record = fact.record
+        if record.source.kind in ("system_prompt", "user") and record.prose is not None:
+            continue
+        rows.setdefault(id(record), []).append(fact)
+        if record.prose is None:
+            home = record.parent
+            if home is not None and not fact.key and home.parent is not None:
+                home = home.parent
+            columns.setdefault((id(home) if home is not None else id(record), fact.key), []).append(fact)
+    named = [group for group in rows.values() if len(group) > 1 and _named(group[0], hints.words)]
+    for group in sorted(named, key=lambda g: -_overlap(g[0], hints.words))[:_MAX_ROWS]:
+        yield _in_order(group)[:_MAX_GROUP], True
+    yield from ((_in_order(column)[:_MAX_GROUP], True) for column in _related_columns(columns.values(), hints))
+
+
+def _in_order(group: list[Fact]) -> list[Fact]:
+    order = {id(f): i for i, f in enumerate(group[0].record.facts)}
+    return sorted(dict.fromkeys(group), key=lambda f: order.get(id(f), 0))
+
+
+def _row_words(fact: Fact) -> frozenset[str]:
+    record = fact.record
+    if record.prose is not None:
+        return frozenset(words(record.prose))
+    found: set[str] = set(key_words(record.named_key))
+    for other in record.facts[:30]:
+        found.update(key_words(other.key))
+        if isinstance(other.value, str) and len(other.value) < 80:
+            found.update(words(other.value))
+    return frozenset(found)
+
+
+def _overlap(fact: Fact, wanted: frozenset[str]) -> int:
+    stems = {stem(w) for w in wanted if w not in STOP_WORDS}
+    return len(stems & {stem(w) for w in _row_words(fact)})
+
+
+def _named(fact: Fact, wanted: frozenset[str]) -> bool:
+    return _overlap(fact, wanted) > 0
+
+
+def _related_columns(columns: Iterable[list[Fact]], hints: Hints) -> Iterator[list[Fact]]:
+    """Columns cut to the rows the words name, then whole ones."""
+    for column in columns:
+        if len(column) < 2:
+            continue
+        yield column
+        best = sorted(column, key=lambda f: -_overlap(f, hints.words))[:6]
+        if len(column) > len(best) and _named(best[0], hints.words):
+            yield best
