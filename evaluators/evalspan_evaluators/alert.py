@@ -93,12 +93,14 @@ class Transition:
         changed: The state's name is another than before.
         notify: `firing` or `resolved` must be told to the channels now; None for silence.
         reason: The condition, the value and the sample in words.
+        worst_run_ids: Runs that pulled the newest window's value the wrong way, worst first.
     """
 
     state: AlertState
     changed: bool
     notify: Literal["firing", "resolved"] | None
     reason: str
+    worst_run_ids: tuple[str, ...] = ()
 
 
 def wilson_interval(successes: float, sample: int, confidence: float) -> tuple[float, float]:
@@ -162,7 +164,11 @@ def evaluate(rule: AlertRule, windows: Sequence[Aggregate], previous: AlertState
         notified_state=previous.notified_state if previous else None,
     )
     return Transition(
-        state=state, changed=before != name, notify=_notification(rule, state, now_ns), reason=_reason(rule, state)
+        state=state,
+        changed=before != name,
+        notify=_notification(rule, state, now_ns),
+        reason=_reason(rule, state),
+        worst_run_ids=windows[0].worst_run_ids,
     )
 
 
