@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from evalspan_collector.assemble.adopt import adopt
 from evalspan_collector.assemble.build import build_run, run_id_of
 from evalspan_collector.assemble.calls import Call, find_calls
+from evalspan_collector.assemble.infer import infer_kinds
 from evalspan_collector.assemble.neighbours import NeighbourQuery, is_loose, neighbour_query
 from evalspan_collector.assemble.node import Node, preorder
+from evalspan_collector.assemble.queue import queue_calls, queue_spans
 from evalspan_collector.assemble.reading import Reader
 from evalspan_collector.assemble.roots import Draft, find_drafts
 from evalspan_collector.assemble.stitch import stitch
@@ -40,20 +42,41 @@ def assemble(spans: Iterable[Span], logs: Iterable[LogRecord] = (), *, prices: P
     traces = build_traces(spans)
     loose = frozenset(t.trace_id for t in traces if is_loose([n.span for n in t.nodes.values()]))
     calls = find_calls(traces, loose)
+    reader = Reader()
+    by_trace: dict[str, list[Call]] = defaultdict(list)
+    for call in calls:
+        by_trace[call.lead.span.trace_id].append(call)
     drafts: list[Draft] = []
     outside: list[Node] = []
     for trace in traces:
+        infer_kinds(trace, by_trace[trace.trace_id], reader)
         adopt(trace)
         found = find_drafts(trace)
         drafts.extend(found)
         if not found:
             outside.extend(trace.roots)
-    reader = Reader()
     drafts = stitch(drafts, _by_root(drafts, calls), outside, reader)
     by_root = _by_root(drafts, calls)
     about = _about(drafts, spans)
+    _hear_queues(drafts, spans, by_root, about)
     runs = [build_run(d, by_root.get(d.root, []), about.get(d.root, []), reader, prices) for d in drafts]
     return tuple(sorted(runs, key=lambda r: (r.started_ns, r.trace_id, r.run_id)))
+
+
+def _hear_queues(
+    drafts: list[Draft], spans: list[Span], by_root: dict[Node, list[Call]], about: dict[Node, list[Span]]
+) -> None:
+    """Add what the messages of agent queues tell to runs that have no model calls of their own."""
+    teams = queue_spans(spans)
+    if not teams:
+        return
+    since = 0
+    for draft in drafts:
+        if not by_root.get(draft.root):
+            calls, told = queue_calls(draft, teams, since)
+            by_root[draft.root] = calls
+            about.setdefault(draft.root, []).extend(told)
+        since = max(since, max(r.end for r in draft.roots))
 
 
 def _by_root(drafts: list[Draft], calls: list[Call]) -> dict[Node, list[Call]]:

@@ -43,7 +43,7 @@ def build_run(draft: Draft, calls: list[Call], extra: list[Span], reader: Reader
         prices: Computes costs that no span carries; None leaves them unknown.
     """
     nodes = list(draft.nodes())
-    executions = find_executions(nodes, calls, reader)
+    executions = find_executions(nodes, calls, reader, died=draft.root.virtual)
     content = content_of(draft, nodes, calls, executions, reader)
     steps = steps_of(draft, nodes, calls, executions, reader, prices)
     error = error_of(draft, nodes, calls, executions, content, reader)

@@ -219,24 +219,22 @@ def _join_above(nodes: list[Node], above: dict[Node, Node | None], groups: _Grou
 
 
 def _real(calls: list[Call]) -> list[Call]:
-    """Without spans that only prepare a call: no answer, no tokens, another name than the ones that have them."""
+    """Without spans that only prepare a call: no sign of an answer, another name than the calls that have one."""
     shown: dict[tuple[str, str], set[str]] = defaultdict(set)
     for call in calls:
-        if _has_answer(call):
+        if _was_answered(call):
             for node in call.members:
                 shown[(node.span.trace_id, node.span.scope_name)].add(node.span.name)
     kept: list[Call] = []
     for call in calls:
         span = call.lead.span
         names = shown.get((span.trace_id, span.scope_name), set())
-        if names and not call.failed and not _has_answer(call) and span.name not in names:
+        if names and not call.failed and not _was_answered(call) and span.name not in names:
             call.lead.hidden = True
             continue
         kept.append(call)
     return kept
 
 
-def _has_answer(call: Call) -> bool:
-    if call.usage.known:
-        return True
-    return any(call.first(f) is not None for f in ("response_id", "finish_reasons", "output_messages"))
+def _was_answered(call: Call) -> bool:
+    return call.usage.known or call.first("response_id") is not None or call.first("finish_reasons") is not None

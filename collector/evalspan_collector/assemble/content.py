@@ -1,5 +1,7 @@
 """Content: what a run was asked, what it answered, and what was said in between."""
 
+import json
+import re
 from typing import Any, cast
 
 from evalspan_collector.assemble.calls import Call
@@ -9,7 +11,8 @@ from evalspan_collector.assemble.node import Node
 from evalspan_collector.assemble.reading import Reader, last_user_index
 from evalspan_collector.assemble.roots import Draft
 from evalspan_collector.assemble.tools import Execution, owner
-from evalspan_collector.message import Message
+from evalspan_collector.message import Message, Part, Role
+from evalspan_collector.messages import last_text
 from evalspan_collector.run import ToolDefinition
 from evalspan_collector.span import SpanKind
 
@@ -120,8 +123,22 @@ def _first_call_input(_tops: list[Node], calls: list[Call], _runs: list[Executio
     return None
 
 
-def _top_value_input(tops: list[Node], _calls: list[Call], _runs: list[Execution], _reader: Reader) -> str | None:
-    return next((t for n in tops if (t := plain_input(n.span.input_value))), None)
+def _top_value_input(tops: list[Node], calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
+    """The root's generic input; of it, exactly what the first model call shows to be the user's words."""
+    asked = _first_call_input(tops, calls, _runs, reader)
+    for node in tops:
+        raw = node.span.input_value
+        text = plain_input(raw)
+        if raw and text:
+            return asked if asked and _holds(raw, asked) else text
+    return None
+
+
+def _holds(raw: str, text: str) -> bool:
+    """True when a generic value contains a text, be it JSON-escaped or in a Python repr."""
+    if text in raw:
+        return True
+    return any(form in raw for form in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]))
 
 
 def _stated_output(tops: list[Node], _calls: list[Call], _runs: list[Execution], _reader: Reader) -> str | None:
@@ -141,11 +158,33 @@ def _last_call_output(_tops: list[Node], calls: list[Call], _runs: list[Executio
     if not calls:
         return None
     last = max(calls, key=lambda c: (c.lead.end, c.lead.key))
-    return None if last.failed else _last_answer(reader.output_of(last))
+    if last.failed:
+        return None
+    messages = reader.output_of(last)
+    answer = _last_answer(messages)
+    if answer is None and messages and all(_done(p, _runs, last) for m in messages[-1:] for p in m.tool_calls):
+        return messages[-1].text or None
+    return answer
 
 
-def _top_value_output(tops: list[Node], _calls: list[Call], _runs: list[Execution], _reader: Reader) -> str | None:
-    return next((t for n in tops if not n.span.is_error and (t := plain_output(n.span.output_value))), None)
+def _done(part: Part, executions: list[Execution], call: Call) -> bool:
+    """The tool that this answer still asks for ran before the answer was complete: a leftover of an earlier call."""
+    return any(e.call_id == part.id and e.end is not None and e.end <= call.lead.end for e in executions)
+
+
+def _top_value_output(tops: list[Node], calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
+    """The root's generic output; of it, exactly what the last model call answered."""
+    answered = _last_call_output(tops, calls, _runs, reader)
+    for node in tops:
+        raw = node.span.output_value
+        text = None if node.span.is_error else plain_output(raw)
+        if raw and text:
+            return answered if answered and (_holds(raw, answered) or _REPR.match(raw)) else text
+    return None
+
+
+#: A Python object printed: nothing a user was shown.
+_REPR = re.compile(r"^<?[A-Z]\w*\(\w+=|^<[\w.]+ object at 0x")
 
 
 def _answer_tool_output(_tops: list[Node], _calls: list[Call], runs: list[Execution], _reader: Reader) -> str | None:
@@ -204,12 +243,20 @@ def _last_answer(messages: tuple[Message, ...]) -> str | None:
 
 def plain_input(value: Any) -> str | None:
     """The words of a user in a generic input: text, messages, or the arguments of a function."""
-    return _plain(value, _INPUT_KEYS, _ROLES_OF_USERS, 0)
+    return _spoken(value, "user") or _plain(value, _INPUT_KEYS, _ROLES_OF_USERS, 0)
 
 
 def plain_output(value: Any) -> str | None:
     """The words of an answer in a generic output: text, messages, or an object around them."""
-    return _plain(value, _OUTPUT_KEYS, _ROLES_OF_MODELS, 0)
+    return _spoken(value, "assistant") or _plain(value, _OUTPUT_KEYS, _ROLES_OF_MODELS, 0)
+
+
+def _spoken(value: Any, role: Role) -> str | None:
+    """The last words of a role where the value holds messages in any known shape."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return None
+    text = last_text(value, role)
+    return text if text and text.strip() != value.strip() and text.lstrip()[:1] not in ("{", "[") else None
 
 
 def _plain(value: Any, keys: tuple[str, ...], roles: frozenset[str], depth: int) -> str | None:

@@ -53,6 +53,8 @@ def bare_name(name: str) -> str:
 
 def agent_name(span_name: str) -> str | None:
     """The agent a span name speaks of, without the words of the library around it."""
+    if span_name.startswith("anthropic."):
+        return None  # the SDK's own words
     bare = _AGENT_SUFFIX.sub("", _AGENT_PREFIX.sub("", span_name.strip())).strip("[]'\" ")
     if not bare or "{" in bare:
         return None

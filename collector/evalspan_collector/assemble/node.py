@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 from evalspan_collector.span import Span, SpanKind
 
-__all__ = ["Node", "ancestors", "preorder"]
+__all__ = ["Node", "ancestors", "is_transport", "preorder"]
+
+#: Attributes of spans that carry a call (HTTP, RPC, queues) or ask a database.
+_TRANSPORT_KEYS = ("http.", "url.", "rpc.", "messaging.", "server.", "client.", "network.", "net.", "db.")
 
 
 class Node:
@@ -101,3 +104,11 @@ def ancestors(node: Node) -> Iterator[Node]:
     while at is not None:
         yield at
         at = at.parent
+
+
+def is_transport(node: Node) -> bool:
+    """HTTP, RPC, queue and database spans carry a call; they are not what an agent did."""
+    span = node.span
+    if node.kind is not SpanKind.UNKNOWN or node.virtual:
+        return False
+    return span.otel_kind in (2, 3, 4, 5) and any(k.startswith(_TRANSPORT_KEYS) for k in span.attributes)

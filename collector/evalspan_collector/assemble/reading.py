@@ -38,12 +38,13 @@ class Reader:
             messages = self.messages(text)
             if any(_has_content(p) for m in messages for p in m.parts):
                 return messages
-            found = found or messages
+            if any(p.type in ("tool_call", "tool_call_response") for m in messages for p in m.parts):
+                found = found or messages
         return found
 
 
 def _has_content(part: Part) -> bool:
-    return any(v not in (None, "") for v in (part.content, part.arguments, part.response))
+    return any(v not in (None, "", "[]", "{}") for v in (part.content, part.arguments, part.response))
 
 
 def last_user_index(messages: tuple[Message, ...]) -> int | None:

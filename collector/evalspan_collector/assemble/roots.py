@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from evalspan_collector.assemble.node import Node, ancestors, preorder
+from evalspan_collector.assemble.node import Node, ancestors, is_transport, preorder
 from evalspan_collector.assemble.tree import Trace
 from evalspan_collector.span import SpanKind
 
@@ -191,7 +191,7 @@ def _inferred(root: Node, work: dict[Node, int]) -> Draft:
         lowest = inside[0]
     top = lowest
     for node in ancestors(lowest):
-        if _is_transport(node):
+        if is_transport(node):
             break
         top = node
     complete = not top.virtual and not top.missing_parent
@@ -202,14 +202,3 @@ def _inferred(root: Node, work: dict[Node, int]) -> Draft:
         complete=complete,
         flags=set() if complete else {"incomplete"},
     )
-
-
-def _is_transport(node: Node) -> bool:
-    """HTTP, RPC and queue spans carry a call; they are not what an agent did."""
-    span = node.span
-    if node.kind is not SpanKind.UNKNOWN or node.virtual:
-        return False
-    return span.otel_kind in (2, 3, 4, 5) and any(k.startswith(_TRANSPORT_KEYS) for k in span.attributes)
-
-
-_TRANSPORT_KEYS = ("http.", "url.", "rpc.", "messaging.", "server.", "client.", "network.", "net.")

@@ -19,7 +19,7 @@ CALL_GAP_NS = 600_000_000_000
 #: Without content only time speaks, so it must be near.
 _BLIND_GAP_NS = 30_000_000_000
 _TEAM_GAP_NS = 60_000_000_000
-_CONFIDENCE = {"link": 0.95, "call_id": 0.95, "previous_response": 0.95, "team": 0.9, "history": 0.8, "time": 0.5}
+_CONFIDENCE = {"link": 0.95, "call_id": 0.95, "previous_response": 0.95, "team": 0.9, "history": 0.8, "order": 0.6, "time": 0.5}
 _TOOL_FINISH = re.compile(r"tool|function_call", re.IGNORECASE)
 _TEAM = re.compile(r"_([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 
@@ -135,6 +135,7 @@ def _join_calls(pieces: list[_Piece], reader: Reader) -> None:
         before, why = _continues(piece, at, reader)
         if before is not None and piece.start - before.end <= CALL_GAP_NS:
             before.join(piece, why)
+            at.waiting = [w for w in at.waiting if w is not before]
         _remember(piece, at, reader)
 
 
@@ -146,10 +147,12 @@ def _continues(piece: _Piece, at: _Open, reader: Reader) -> tuple[_Piece | None,
         return at.responses[previous], "previous_response"
     since = messages[(last_user_index(messages) or 0) :] if messages else ()
     answered = [p.id for m in since for p in m.tool_responses if p.id]
-    for call_id in reversed(answered):
+    for call_id in reversed([*(p.id for m in since for p in m.tool_calls), *answered]):
         if call_id in at.asked:
             return at.asked[call_id], "call_id"
-    if messages:
+    if answered:  # ids that nobody asked for: the library renames them, so order decides
+        return _blind(piece, at), "order"
+    if messages and any(m.parts for m in messages):
         # The same turn again: further along (ids were not carried), or a retry of a call that failed.
         same_turn = at.turns.get(_turn(messages))
         further = any(m.role in ("assistant", "tool") for m in since)
@@ -165,9 +168,7 @@ def _blind(piece: _Piece, at: _Open) -> _Piece | None:
     fits = [w for w in at.waiting if w.end <= piece.start and _model(w) == _model(piece)]
     if not fits:
         return None
-    best = fits[0]
-    at.waiting.remove(best)
-    return best
+    return fits[0]
 
 
 def _model(piece: _Piece) -> object:
@@ -197,7 +198,7 @@ def _remember(piece: _Piece, at: _Open, reader: Reader) -> None:
         messages = reader.input_of(call)
         if messages:
             at.turns[_turn(messages)] = piece
-        elif asked or any(_TOOL_FINISH.search(r) for n in call.members for r in n.span.finish_reasons):
+        if asked or any(_TOOL_FINISH.search(r) for n in call.members for r in n.span.finish_reasons):
             at.waiting.append(piece)
 
 

@@ -14,6 +14,7 @@ from evalspan_collector.assemble.names import agent_name, bare_name, is_pseudo_t
 from evalspan_collector.assemble.node import Node, ancestors
 from evalspan_collector.assemble.reading import Reader, last_user_index
 from evalspan_collector.message import Message, Part
+from evalspan_collector.messages import loads
 from evalspan_collector.span import Span, SpanKind
 
 __all__ = ["Execution", "find_executions", "owner"]
@@ -60,6 +61,7 @@ class Request:
     owner: Node | None
     response: Part | None = None
     claimed: bool = False
+    followed: bool = False
 
     @property
     def name(self) -> str:
@@ -74,13 +76,14 @@ def owner(node: Node) -> Node | None:
     return next((a for a in ancestors(node) if a.kind in _RANK and not a.hidden), None)
 
 
-def find_executions(nodes: list[Node], calls: list[Call], reader: Reader) -> list[Execution]:
+def find_executions(nodes: list[Node], calls: list[Call], reader: Reader, *, died: bool = False) -> list[Execution]:
     """The executions of one run, in order of start.
 
     Args:
         nodes: Nodes of the run, parents first.
         calls: Its model calls in order.
         reader: Reads messages.
+        died: The run's root never came: what the model asked for last was running when the process ended.
     """
     executions = _from_spans(nodes)
     requests = _requests(calls, reader)
@@ -90,9 +93,12 @@ def find_executions(nodes: list[Node], calls: list[Call], reader: Reader) -> lis
     agents |= {n.span.agent_name for n in nodes if n.kind is SpanKind.AGENT}
     by_span = any(not e.pseudo for e in executions)
     offered = _offered(calls, nodes)
+    _mark_followed(requests, calls)
     for request in requests:
         if not request.claimed and _ran(request, by_span=by_span, agents=agents, offered=offered):
             executions.append(_from_request(request))
+        elif died and _was_running(request, offered):
+            executions.append(_unfinished(request))
     if not executions and not requests:
         executions = _from_histories(nodes, calls, reader)
     for execution in executions:
@@ -186,8 +192,8 @@ def _filled(execution: Execution) -> Execution:
         execution.tool_type = execution.tool_type or span.tool_type
         if execution.arguments is None and span.tool_arguments is not None:
             execution.arguments = parsed(span.tool_arguments)
-        if execution.result is None and span.tool_result is not None:
-            execution.result = parsed(span.tool_result)
+        if execution.result is None:
+            execution.result = _result(span)
         if span.is_error and not execution.failed:
             execution.failed = True
             execution.error = span.error_message or span.status_message or span.error_type
@@ -195,6 +201,15 @@ def _filled(execution: Execution) -> Execution:
     execution.start, execution.end = first.start, first.end
     execution.pseudo = is_pseudo_tool(execution.name) or is_pseudo_tool(first.span.name)
     return execution
+
+
+def _result(span: Span) -> Any:
+    """The result of a tool span, also of a decorated function that says it in another field."""
+    for text in (span.tool_result, span.output_value, span.attributes.get("gen_ai.output.messages")):
+        if text is not None:
+            return parsed(text)
+    answers = loads(span.output_messages, "assistant")
+    return parsed(answers[-1].text) if answers and answers[-1].text else None
 
 
 # --- from messages
@@ -218,7 +233,47 @@ def _requests(calls: list[Call], reader: Reader) -> list[Request]:
             request.response = by_id[part.id]
         elif answers := unnamed.get(_signature(part)):
             request.response = answers.pop(0)
+    _answer_in_order(requests, calls, reader)
     return requests
+
+
+def _answer_in_order(requests: list[Request], calls: list[Call], reader: Reader) -> None:
+    """Pair answers whose ids nobody asked for with open requests in order: some libraries rename the ids."""
+    asked = {r.part.id for r in requests}
+    stray: dict[str, Part] = {}
+    for call in calls:
+        messages = reader.input_of(call)
+        known = {p.id for m in messages for p in m.tool_calls}
+        for part in (p for m in messages for p in m.tool_responses):
+            if part.id and part.id not in asked and part.id not in known:
+                stray.setdefault(part.id, part)
+    waiting = [r for r in requests if r.response is None and not r.part.server_side]
+    if len(stray) > len(waiting):
+        return
+    for request, part in zip(waiting, stray.values(), strict=False):
+        request.response = part
+
+
+def _mark_followed(requests: list[Request], calls: list[Call]) -> None:
+    """A request was followed when the same agent asked its model again: it had the tool's answer by then."""
+    last: dict[Node | None, int] = {}
+    for call in calls:
+        top = owner(call.lead)
+        last[top] = max(last.get(top, 0), call.lead.start)
+    for request in requests:
+        request.followed = last.get(request.owner, 0) >= request.call.lead.end
+
+
+def _was_running(request: Request, offered: set[str]) -> bool:
+    known = not offered or request.name in offered
+    return not request.followed and request.response is None and known and not is_pseudo_tool(request.name)
+
+
+def _unfinished(request: Request) -> Execution:
+    execution = _from_request(request)
+    execution.failed = True
+    execution.error = "did not finish: the process ended while the tool ran"
+    return execution
 
 
 def _signature(part: Part) -> str:
@@ -270,7 +325,10 @@ def _claim(executions: list[Execution], requests: list[Request]) -> None:
     by_call: dict[str, deque[Request]] = defaultdict(deque)
     by_name: dict[str, deque[Request]] = defaultdict(deque)
     for request in requests:
-        by_call[f"{bare_name(request.name)}\0{_canonical(request.part.arguments)}"].append(request)
+        arguments = parsed(request.part.arguments)
+        by_call[f"{bare_name(request.name)}\0{_canonical(arguments)}"].append(request)
+        if isinstance(arguments, dict) and len(arguments) == 1:
+            by_call[f"{bare_name(request.name)}\0{_canonical(next(iter(arguments.values())))}"].append(request)
         by_name[bare_name(request.name)].append(request)
     for execution in executions:
         match = by_id.get(execution.call_id) if execution.call_id else None
@@ -305,8 +363,9 @@ def _take(execution: Execution, request: Request) -> None:
     request.claimed = True
     execution.request = request
     execution.call_id = execution.call_id or request.part.id
-    if execution.arguments is None and request.part.arguments is not None:
-        execution.arguments = parsed(request.part.arguments)
+    asked = parsed(request.part.arguments)
+    if execution.arguments is None or _is_lone_value(execution.arguments, asked):
+        execution.arguments = asked
     response = request.response
     if response is None:
         return
@@ -315,6 +374,11 @@ def _take(execution: Execution, request: Request) -> None:
     if response.is_error and not execution.failed:
         execution.failed = True
         execution.error = says_failed(response.response) or _text(response.response)
+
+
+def _is_lone_value(own: Any, asked: Any) -> bool:
+    """Some libraries record the only argument by its value alone; the request has its name too."""
+    return isinstance(asked, dict) and len(asked) == 1 and not isinstance(own, dict) and own == next(iter(asked.values()))
 
 
 def _text(value: Any) -> str | None:
@@ -327,16 +391,20 @@ def _ran(request: Request, *, by_span: bool, agents: set[str | None], offered: s
     """True when messages show that a request was carried out, though no span does."""
     if request.part.server_side:
         return True
-    if request.response is None or _is_cut(request.part.arguments) or request.name in agents:
+    if _is_cut(request.part.arguments) or request.name in agents:
         return False
     if offered and request.name not in offered:
         return False
+    if request.response is None:
+        return request.followed and not by_span
     failed = bool(request.response.is_error) or says_failed(request.response.response) is not None
     return not (by_span and failed)
 
 
 def _is_cut(arguments: Any) -> bool:
     """Arguments that were meant to be JSON and are none: nothing can have been called with them."""
+    if isinstance(arguments, dict) and len(arguments) == 1 and next(iter(arguments)) in ("raw", "_raw"):
+        arguments = next(iter(arguments.values()))
     return isinstance(arguments, str) and arguments.lstrip()[:1] in ("{", "[") and isinstance(parsed(arguments), str)
 
 
