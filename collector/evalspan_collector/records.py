@@ -180,3 +180,4 @@ class RunSummary:
     cost_unknown_calls: int
     steps: int
     updated_ns: int
+    fingerprint: str = ""
