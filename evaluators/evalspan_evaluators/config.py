@@ -16,6 +16,7 @@ from evalspan_evaluators.channels import AppriseChannel, Channel, WebhookChannel
 from evalspan_evaluators.config_model import AlertModel, ChannelModel, FileModel, RuleModel
 from evalspan_evaluators.metric import JudgeMetric, Metric
 from evalspan_evaluators.rule import DEFAULT_BACKFILL_S, Filters, Rule
+from evalspan_evaluators.scoring import RECEIVED_RULE
 
 __all__ = [
     "CONFIG_FILE",
@@ -226,6 +227,9 @@ class _Reader:
 
     def _rule(self, index: int, model: RuleModel, project: str) -> Rule:
         where = ("rules", index)
+        if model.name == RECEIVED_RULE:
+            message = f"{model.name!r} is kept for evaluations that arrive with the runs: choose another name"
+            self._problem((*where, "name"), message)
         if not model.metrics:
             self._problem(
                 (*where, "metrics"), f"rule {model.name!r} has no metrics: name at least one, such as grounding"
@@ -367,7 +371,7 @@ class _Reader:
             "base_url": self._env.get("EVALSPAN_JUDGE_BASE_URL"),
             "max_usd_per_day": self._env_number("EVALSPAN_JUDGE_MAX_USD_PER_DAY"),
         }
-        given.update({name: value for name, value in overrides.items() if value})
+        given.update({name: value for name, value in overrides.items() if value not in {None, ""}})
         if given.get("provider", "anthropic") not in {"anthropic", "openai", "replay"}:
             self._problem(("judge", "provider"), f"{given['provider']!r} is not anthropic, openai or replay")
             return None
