@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import threading
@@ -20,6 +21,7 @@ __all__ = [
     "EngineError",
     "EngineOptions",
     "EngineResult",
+    "EngineSql",
     "FolderLock",
     "connection_options",
     "error_code",
@@ -353,3 +355,27 @@ class Engine:
             return EngineResult(
                 b"", written_rows=result.rows_written, written_bytes=result.bytes_written, elapsed_s=result.elapsed
             )
+
+
+class EngineSql:
+    """Statements of this process on its own engine: what migrations need before anybody is served."""
+
+    def __init__(self, engine: Engine, database: str) -> None:
+        self._engine = engine
+        self._database = database
+        engine.query("CREATE DATABASE IF NOT EXISTS `" + database.replace("\\", "\\\\").replace("`", "\\`") + "`")
+
+    def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> None:
+        """Runs a statement without an answer."""
+        self._engine.query(sql, database=self._database, parameters=_texts(parameters))
+
+    def rows(self, sql: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Runs a query."""
+        result = self._engine.query(
+            sql, fmt="JSONCompactEachRow", database=self._database, parameters=_texts(parameters)
+        )
+        return [tuple(json.loads(line)) for line in result.data.splitlines()]
+
+
+def _texts(parameters: dict[str, Any] | None) -> dict[str, str]:
+    return {name: str(value) for name, value in (parameters or {}).items()}

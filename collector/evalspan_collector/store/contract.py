@@ -187,6 +187,23 @@ class Store(Protocol):
         """Traces with spans or logs newer than their last assembly, oldest first."""
         ...
 
+    def settle_traces(self, project: str, traces: Sequence[tuple[str, int]]) -> None:
+        """Mark traces as assembled up to a received time, whatever runs they gave."""
+        ...
+
+    def neighbour_traces(
+        self,
+        project: str,
+        *,
+        processes: Sequence[str],
+        session_ids: Sequence[str],
+        start_ns: int,
+        end_ns: int,
+        limit: int = 200,
+    ) -> list[str]:
+        """Traces of these processes (instance id or service) or sessions whose spans overlap the window."""
+        ...
+
     # runs
     def write_runs(self, runs: Sequence[Run], *, token: str) -> None:
         """Add revisions of runs, and mark their traces as assembled up to `last_received_ns`."""
@@ -237,7 +254,7 @@ class Store(Protocol):
     def unjudged_runs(
         self, project: str, rule: str, rule_version: str, *, since_ns: int, limit: int = 200
     ) -> list[RunSummary]:
-        """Closed or amended runs with no final outcome of this rule for their current revision."""
+        """Runs written since then with no final outcome of this rule for their revision, oldest first."""
         ...
 
     def write_judge_calls(self, calls: Sequence[JudgeCallRecord], *, token: str) -> None:

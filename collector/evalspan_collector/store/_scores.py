@@ -1,0 +1,157 @@
+"""Scores, outcomes and the judge's ledger in ClickHouse."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any, Final
+
+from evalspan_collector.records import JudgeCallRecord, OutcomeRecord, ScoreRecord
+from evalspan_collector.store._runs import project_condition, recent_condition
+from evalspan_collector.store.client import Client
+from evalspan_collector.store.contract import ScoreQuery
+
+__all__ = ["ScoreTables"]
+
+SCORE_COLUMNS: Final = tuple(f.name for f in fields(ScoreRecord))
+OUTCOME_COLUMNS: Final = tuple(f.name for f in fields(OutcomeRecord))
+CALL_COLUMNS: Final = tuple(f.name for f in fields(JudgeCallRecord))
+_SCORES: Final = f"SELECT {', '.join(SCORE_COLUMNS)} FROM scores FINAL"  # noqa: S608  # constant names
+_OUTCOMES: Final = f"SELECT {', '.join(OUTCOME_COLUMNS)} FROM outcomes FINAL"  # noqa: S608  # constant names
+
+_RUNS_OF: Final = """
+SELECT run_id, state = 'withdrawn', agent, started_ns FROM runs FINAL
+WHERE project = {project:String} AND run_id IN {ids:Array(String)}
+"""
+
+_WITHDRAW_SCORES: Final = f"""
+INSERT INTO scores ({", ".join(SCORE_COLUMNS)}, version)
+SELECT {", ".join("true" if name == "superseded" else name for name in SCORE_COLUMNS)}, version + 1
+FROM scores FINAL
+WHERE project = {{project:String}} AND run_id IN {{ids:Array(String)}} AND NOT superseded
+"""  # noqa: S608  # constant names
+
+# Should the run come back, it is to be judged again.
+_WITHDRAW_OUTCOMES: Final = """
+INSERT INTO outcomes
+SELECT project, rule, run_id, run_revision, greatest({now:Int64}, created_ns + 1), 'waiting', rule_version,
+    'the run was withdrawn', attempt, run_started_ns
+FROM outcomes FINAL
+WHERE project = {project:String} AND run_id IN {ids:Array(String)}
+"""
+
+
+class ScoreTables:
+    """The tables scores, outcomes and judge_calls."""
+
+    def __init__(self, client: Client, clock: Callable[[], int]) -> None:
+        self._client = client
+        self._clock = clock
+
+    def write_scores(self, scores: Sequence[ScoreRecord], token: str) -> None:
+        """Adds scores; one of a withdrawn run is stored as superseded."""
+        if not scores:
+            return
+        records = self._completed(scores)
+        rows = [
+            (*(getattr(record, name) for name in SCORE_COLUMNS), (record.run_revision << 64) | record.created_ns)
+            for record in records
+        ]
+        self._insert("scores", (*SCORE_COLUMNS, "version"), rows, token)
+
+    def _completed(self, scores: Sequence[ScoreRecord]) -> list[ScoreRecord]:
+        known: dict[tuple[str, str], tuple[Any, ...]] = {}
+        for project in {score.project for score in scores}:
+            ids = sorted({score.run_id for score in scores if score.project == project})
+            for run_id, *facts in self._client.rows(_RUNS_OF, {"project": project, "ids": ids}):
+                known[project, str(run_id)] = tuple(facts)
+        done: list[ScoreRecord] = []
+        for score in scores:
+            withdrawn, agent, started_ns = known.get((score.project, score.run_id), (0, None, 0))
+            done.append(
+                replace(
+                    score,
+                    superseded=score.superseded or bool(withdrawn),
+                    agent=score.agent if score.agent is not None else agent,
+                    run_started_ns=started_ns or score.run_started_ns,
+                )
+            )
+        return done
+
+    def withdraw(self, project: str, run_ids: Sequence[str], now_ns: int) -> None:
+        """Supersedes every score of these runs, and reopens their outcomes."""
+        parameters = {"project": project, "ids": list(run_ids), "now": now_ns}
+        settings = {"async_insert": 0}
+        self._client.execute(_WITHDRAW_SCORES, parameters, settings)
+        self._client.execute(_WITHDRAW_OUTCOMES, parameters, settings)
+
+    def scores(self, query: ScoreQuery, now_ns: int) -> list[ScoreRecord]:
+        """Current scores, newest first; the window is that of the runs' start."""
+        condition, parameters = project_condition(query.project)
+        conditions = [condition, "NOT superseded"]
+        texts = {
+            "metric": "metric = {metric:String}",
+            "rule": "rule = {rule:String}",
+            "passed": "passed = {passed:Bool}",
+            "since_ns": "run_started_ns >= {since_ns:Int64}",
+            "until_ns": "run_started_ns < {until_ns:Int64}",
+        }
+        for name, text in texts.items():
+            value = getattr(query, name)
+            if value is not None:
+                conditions.append(text)
+                parameters[name] = value
+        if query.run_ids is not None:
+            conditions.append("run_id IN {ids:Array(String)}")
+            parameters["ids"] = list(query.run_ids)
+        elif query.since_ns is not None:
+            text, more = recent_condition("created_ns", query.since_ns, now_ns)
+            conditions.append(text)
+            parameters.update(more)
+        rows = self._client.rows(
+            f"{_SCORES} WHERE {' AND '.join(conditions)} "
+            "ORDER BY created_ns DESC, run_id, metric, rule LIMIT {limit:UInt32}",
+            {**parameters, "limit": query.limit},
+        )
+        return [ScoreRecord(**dict(zip(SCORE_COLUMNS, row, strict=True))) for row in rows]
+
+    def write_outcomes(self, outcomes: Sequence[OutcomeRecord], token: str) -> None:
+        """Adds outcomes."""
+        rows = [tuple(getattr(outcome, name) for name in OUTCOME_COLUMNS) for outcome in outcomes]
+        self._insert("outcomes", OUTCOME_COLUMNS, rows, token)
+
+    def outcomes(
+        self, project: str | None, run_ids: Sequence[str] | None, rule: str | None, limit: int
+    ) -> list[OutcomeRecord]:
+        """Current outcomes, newest first."""
+        condition, parameters = project_condition(project)
+        conditions = [condition]
+        if run_ids is not None:
+            conditions.append("run_id IN {ids:Array(String)}")
+            parameters["ids"] = list(run_ids)
+        if rule is not None:
+            conditions.append("rule = {rule:String}")
+            parameters["rule"] = rule
+        rows = self._client.rows(
+            f"{_OUTCOMES} WHERE {' AND '.join(conditions)} "
+            "ORDER BY created_ns DESC, run_id, rule, run_revision DESC LIMIT {limit:UInt32}",
+            {**parameters, "limit": limit},
+        )
+        return [OutcomeRecord(**dict(zip(OUTCOME_COLUMNS, row, strict=True))) for row in rows]
+
+    def write_calls(self, calls: Sequence[JudgeCallRecord], token: str) -> None:
+        """Adds calls to the ledger."""
+        rows = [tuple(getattr(call, name) for name in CALL_COLUMNS) for call in calls]
+        self._insert("judge_calls", CALL_COLUMNS, rows, token)
+
+    def spend(self, project: str, rule: str | None, since_ns: int) -> float:
+        """US dollars of the ledger since then."""
+        condition = "1" if rule is None else "rule = {rule:String}"
+        rows = self._client.rows(
+            "SELECT sum(cost_usd) FROM judge_calls FINAL "
+            f"WHERE project = {{project:String}} AND created_ns >= {{since:Int64}} AND {condition}",
+            {"project": project, "since": since_ns, "rule": rule or ""},
+        )
+        return float(rows[0][0] or 0.0)
+
+    def _insert(self, table: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]], token: str) -> None:
+        if rows:
+            self._client.insert(table, names, list(zip(*rows, strict=True)), token=token)

@@ -1,0 +1,293 @@
+"""Client: clickhouse-connect as the store uses it, to a server, to the front, or to chDB in this process."""
+
+import contextlib
+import logging
+import struct
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import clickhouse_connect
+from clickhouse_connect.driver.exceptions import ClickHouseError as DriverError
+from clickhouse_connect.driver.exceptions import DataError, OperationalError, StreamFailureError
+
+from evalspan.errors import ConfigError, StoreError, StoreUnreachableError
+from evalspan_collector.store._embedded import EngineOptions, FolderLock, connection_options
+
+__all__ = ["Address", "ClickHouseError", "Client", "Table", "UnencodableError", "connect"]
+
+# The driver logs what we raise anyway.
+logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
+
+_DEFAULT_DATABASE: Final = "evalspan"
+#: Error numbers that mean "try again later", not "this is wrong".
+_BUSY: Final = frozenset({202, 236, 252, 209, 210, 279})
+
+
+class ClickHouseError(StoreError):
+    """ClickHouse refused a statement; `code` is its error number, None when it gave none."""
+
+    def __init__(self, message: str, code: int | None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class UnencodableError(StoreError):
+    """A value fits no column: a lone surrogate, a number out of range; nothing was sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a store is.
+
+    Attributes:
+        folder: Set for chDB in this process; the network fields are unused then.
+        options: Further arguments of `clickhouse_connect.get_client` from the URL's query.
+    """
+
+    database: str = _DEFAULT_DATABASE
+    folder: Path | None = None
+    interface: str = "http"
+    host: str = ""
+    port: int = 8123
+    username: str | None = None
+    password: str | None = None
+    token: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, url: str, *, token: str | None = None) -> "Address":
+        """Reads a store URL.
+
+        Raises:
+            ConfigError: It is no `http(s)://[user:pass@]host[:port][/database]` and no `chdb://folder`.
+        """
+        if url.startswith("chdb://"):
+            path, _, query = url.removeprefix("chdb://").partition("?")
+            given = dict(parse_qsl(query))
+            if not path:
+                raise ConfigError(f"store URL {url!r} names no folder: write chdb:///folder")
+            return cls(folder=Path(unquote(path)), database=given.get("database", _DEFAULT_DATABASE))
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f"store URL {_masked(url)!r} is not http(s)://user:password@host:port/database or chdb:///folder"
+            )
+        try:
+            port = parts.port or (8443 if parts.scheme == "https" else 8123)
+        except ValueError:
+            raise ConfigError(f"store URL {_masked(url)!r} has no valid port") from None
+        return cls(
+            database=parts.path.strip("/") or _DEFAULT_DATABASE,
+            interface=parts.scheme,
+            host=parts.hostname,
+            port=port,
+            username=unquote(parts.username) if parts.username else None,
+            password=unquote(parts.password) if parts.password else None,
+            token=token,
+            options=tuple(parse_qsl(parts.query)),
+        )
+
+    def __str__(self) -> str:
+        if self.folder is not None:
+            return f"chdb://{self.folder}"
+        return f"{self.interface}://{self.host}:{self.port}/{self.database}"
+
+
+def _masked(url: str) -> str:
+    """The URL without its password, for messages."""
+    head, separator, tail = url.partition("@")
+    return f"...@{tail}" if separator else head
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns and types of a table as the server has them."""
+
+    name: str
+    columns: tuple[str, ...]
+    types: tuple[Any, ...]
+
+
+class Client:
+    """One connection pool; safe for threads. Values travel as parameters, never inside SQL."""
+
+    def __init__(self, driver: Any, address: Address, lock: FolderLock | None = None) -> None:
+        self._driver = driver
+        self.address = address
+        self._lock = lock
+        self._tables: dict[tuple[str, tuple[str, ...]], Table] = {}
+
+    def execute(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        """Runs a statement without an answer.
+
+        Raises:
+            StoreError: ClickHouse refused it, or is not there.
+        """
+        with self._errors():
+            self._driver.command(sql, parameters=dict(parameters or {}), settings=dict(settings or {}))
+
+    def rows(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Runs a query and gives its rows.
+
+        Raises:
+            StoreError: ClickHouse refused it, or is not there.
+        """
+        with self._errors():
+            result = self._driver.query(sql, parameters=dict(parameters or {}), settings=dict(settings or {}))
+            return cast("list[tuple[Any, ...]]", result.result_rows)
+
+    def columns(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
+    ) -> tuple[tuple[str, ...], list[Sequence[Any]]]:
+        """Runs a query and gives its column names and columns; an empty answer has empty columns.
+
+        Raises:
+            StoreError: ClickHouse refused it, or is not there.
+        """
+        with self._errors():
+            result = self._driver.query(
+                sql, parameters=dict(parameters or {}), settings=dict(settings or {}), column_oriented=True
+            )
+            names = cast("tuple[str, ...]", tuple(result.column_names))
+            columns = cast("list[Sequence[Any]]", list(result.result_columns))
+            return names, columns or [() for _ in names]
+
+    def insert(self, table: str, names: Sequence[str], columns: Sequence[Sequence[Any]], *, token: str) -> None:
+        """Inserts columns as one block; the same token twice stores them once.
+
+        Raises:
+            UnencodableError: A value fits no column.
+            StoreError: ClickHouse refused the block; nothing of it is stored.
+        """
+        with self._errors():
+            described = self._describe(table, tuple(names))
+            try:
+                self._driver.insert(
+                    table,
+                    columns,
+                    column_names=described.columns,
+                    column_types=described.types,
+                    column_oriented=True,
+                    settings={"insert_deduplication_token": token, "async_insert": 0},
+                )
+            except (DataError, UnicodeError, OverflowError, TypeError, AttributeError, struct.error) as error:
+                raise UnencodableError(f"a value for table {table!r} cannot be stored: {error}") from error
+
+    def _describe(self, table: str, names: tuple[str, ...]) -> Table:
+        known = self._tables.get((table, names))
+        if known is None:
+            context = self._driver.create_insert_context(table, names)
+            known = self._tables[table, names] = Table(table, names, tuple(context.column_types))
+        return known
+
+    def raw(
+        self, sql: str, fmt: str, parameters: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """Runs a query and gives its bytes in a ClickHouse format.
+
+        Raises:
+            StoreError: ClickHouse refused it, or is not there.
+        """
+        with self._errors():
+            answer = self._driver.raw_query(
+                sql, parameters=dict(parameters or {}), settings=dict(settings or {}), fmt=fmt
+            )
+            return cast("bytes", answer)
+
+    def close(self) -> None:
+        """Gives the connections back."""
+        self._driver.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Generator[None]:
+        try:
+            yield
+        except DriverError as error:
+            raise _translated(error, self.address) from error
+        except RuntimeError as error:  # the in-process engine's own
+            raise ClickHouseError(str(error), None) from error
+
+
+def _translated(error: DriverError, address: Address) -> StoreError:
+    code = getattr(error, "code", None)
+    if code is None and isinstance(error, OperationalError | StreamFailureError):
+        return StoreUnreachableError(f"the store at {address} does not answer: {error}")
+    if code in _BUSY:
+        return StoreUnreachableError(f"the store at {address} is busy: {error}")
+    return ClickHouseError(str(error), code)
+
+
+def connect(address: Address, *, timeout_s: float = 130.0, engine: EngineOptions | None = None) -> Client:
+    """Connects and makes the database when it is not there.
+
+    Args:
+        address: Where the store is.
+        timeout_s: How long one statement may take.
+        engine: Caps of the engine, for chDB in this process.
+
+    Raises:
+        StoreUnreachableError: Nothing answers there.
+        StoreError: It answers, but refuses: wrong token, folder open elsewhere.
+    """
+    if address.folder is not None:
+        return _connect_folder(address, engine or EngineOptions())
+    arguments: dict[str, Any] = {
+        "interface": address.interface,
+        "host": address.host,
+        "port": address.port,
+        "connect_timeout": 5,
+        "send_receive_timeout": int(timeout_s),
+        "autogenerate_session_id": False,
+        "compress": not _is_local(address.host),
+        "query_limit": 0,
+        "tz_mode": "naive_utc",
+        "client_name": "evalspan",
+        "dedicated_pool": True,
+        **dict(address.options),
+    }
+    if address.token is not None and address.username is None:
+        arguments["access_token"] = address.token
+    else:
+        arguments["username"] = address.username
+        arguments["password"] = address.password or address.token or ""
+    return _opened(address, arguments, None)
+
+
+def _connect_folder(address: Address, engine: EngineOptions) -> Client:
+    folder = cast("Path", address.folder).resolve()
+    lock = FolderLock(folder)
+    lock.acquire()
+    try:
+        options = connection_options(folder, engine)
+        return _opened(address, {"interface": "chdb", "path": str(folder), "chdb_options": options}, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _opened(address: Address, arguments: dict[str, Any], lock: FolderLock | None) -> Client:
+    driver: Any = None
+    try:
+        driver = clickhouse_connect.get_client(**arguments)
+        driver.command("CREATE DATABASE IF NOT EXISTS {database:Identifier}", {"database": address.database})
+        driver.database = address.database
+    except Exception as error:
+        if driver is not None:
+            driver.close()
+        if isinstance(error, DriverError):
+            raise _translated(error, address) from error
+        raise
+    return Client(driver, address, lock)
+
+
+def _is_local(host: str) -> bool:
+    return host in ("127.0.0.1", "localhost", "::1")

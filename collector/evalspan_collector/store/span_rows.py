@@ -1,0 +1,234 @@
+"""Span rows: spans and log records as columns of the store, and back without loss."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
+from operator import attrgetter
+from typing import Any, Final, cast
+
+import orjson
+
+from evalspan_collector.span import LogRecord, Span, SpanEvent, SpanKind, SpanLink, Usage
+
+__all__ = [
+    "LOG_COLUMNS",
+    "SPAN_COLUMNS",
+    "Columns",
+    "clean_log",
+    "clean_span",
+    "log_columns",
+    "logs_from",
+    "span_columns",
+    "spans_from",
+]
+
+#: One list of values per column, in the order of the column names.
+Columns = list[Sequence[Any]]
+
+_INT64: Final = 2**63 - 1
+#: Text that is never None.
+_PLAIN: Final = (
+    "project", "trace_id", "span_id", "name", "start_ns", "end_ns", "received_ns", "otel_kind", "span_flags", "status",
+    "status_message", "scope_name", "scope_version", "service_name", "service_version", "service_instance_id",
+    "dialect", "kind", "operation", "content", "flags", "attributes", "cost_carried",
+)  # fmt: skip
+#: Text that may be None: None is stored as an empty text, a truly empty one is named in `extra`.
+_OPTIONAL: Final = (
+    "parent_id", "environment", "agent_name", "tool_name", "tool_call_id", "tool_arguments", "tool_result",
+    "error_type", "error_message", "model_request", "model_response", "provider", "response_id", "input_messages",
+    "output_messages", "system_prompt", "tool_definitions", "input_value", "output_value", "session_id", "user_id",
+)  # fmt: skip
+_COMPUTED: Final = ("failed", "input_tokens", "output_tokens", "extra")
+#: Columns of the spans table in the order of `span_columns`.
+SPAN_COLUMNS: Final = _PLAIN + _OPTIONAL + _COMPUTED
+
+_DIRECT: Final = attrgetter(*_PLAIN, *_OPTIONAL, "failed", "usage.input_tokens", "usage.output_tokens")
+#: Rarer fields travel as one JSON object.
+_RARE: Final = (
+    "agent_id", "agent_version", "agent_description", "parent_agent", "handoff_to", "tool_type", "tool_description",
+    "request_params", "service_tier", "finish_reasons", "time_to_first_token_s", "run_input", "run_output",
+    "retrieval_query", "documents", "tags", "metadata", "evaluations", "events", "links", "sources",
+)  # fmt: skip
+_RARE_USAGE: Final = ("cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+_RARE_OF: Final = attrgetter(*_RARE, *(f"usage.{name}" for name in _RARE_USAGE))
+_BLANK: Final = ""
+_FAILED: Final = {True: 1, False: 0, None: -1}
+_FAILED_BACK: Final = {1: True, 0: False}
+
+
+def _default(name: str) -> Any:
+    found = next(f for f in fields(Span) if f.name == name)
+    return found.default_factory() if found.default_factory is not MISSING else found.default
+
+
+_RARE_DEFAULTS: Final = (*(_default(name) for name in _RARE), None, None, None)
+
+
+def _dumps(value: Any) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except (TypeError, orjson.JSONEncodeError):
+        return json.dumps(value)  # integers above 64 bits, lone surrogates
+
+
+def _loads(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text)
+
+
+def _rare(values: tuple[Any, ...]) -> dict[str, Any]:
+    names = (*_RARE, *_RARE_USAGE)
+    found = {n: v for n, v, d in zip(names, values, _RARE_DEFAULTS, strict=True) if v != d}
+    if "events" in found:
+        found["events"] = [[e.name, e.time_ns, e.attributes] for e in found["events"]]
+    if "links" in found:
+        found["links"] = [[k.trace_id, k.span_id, k.attributes] for k in found["links"]]
+    return found
+
+
+def span_columns(spans: Sequence[Span]) -> Columns:
+    """Columns of the spans table, in the order of `SPAN_COLUMNS`; `spans` must not be empty."""
+    columns: Columns = list(zip(*map(_DIRECT, spans), strict=True))
+    rare: dict[int, dict[str, Any]] = {}
+    for position, values in enumerate(map(_RARE_OF, spans)):
+        if values != _RARE_DEFAULTS:
+            rare[position] = _rare(values)
+    for offset, name in enumerate(_OPTIONAL, len(_PLAIN)):
+        column = columns[offset]
+        if _BLANK in column:
+            for position, value in enumerate(column):
+                if value == _BLANK:
+                    rare.setdefault(position, {}).setdefault(_BLANK, []).append(name)
+        if None in column:
+            columns[offset] = [value or _BLANK for value in column]
+    failed = len(_PLAIN) + len(_OPTIONAL)
+    columns[failed] = [_FAILED[value] for value in columns[failed]]
+    extra = [_BLANK] * len(spans)
+    for position, found in rare.items():
+        extra[position] = _dumps(found)
+    columns.append(extra)
+    return columns
+
+
+def spans_from(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Span]:
+    """Spans from columns of the spans table; the names may come in any order."""
+    if not names:  # chDB in this process names no columns of an empty answer
+        return []
+    by_name: dict[str, Sequence[Any]] = dict(zip(names, columns, strict=True))
+    for name in _OPTIONAL:
+        by_name[name] = [value or None for value in by_name[name]]
+    by_name["kind"] = [_KINDS[value] for value in by_name["kind"]]
+    by_name["failed"] = [_FAILED_BACK.get(value) for value in by_name["failed"]]
+    by_name["flags"] = [tuple(value) for value in by_name["flags"]]
+    keys = (*_PLAIN, *_OPTIONAL, "failed")
+    inputs, outputs, extras = by_name["input_tokens"], by_name["output_tokens"], by_name["extra"]
+    spans: list[Span] = []
+    for position, row in enumerate(zip(*(by_name[key] for key in keys), strict=True)):
+        values = dict(zip(keys, row, strict=True))
+        usage: dict[str, int | None] = {}
+        if extras[position]:
+            _spread(_loads(extras[position]), values, usage)
+        values["usage"] = Usage(input_tokens=inputs[position], output_tokens=outputs[position], **usage)
+        spans.append(Span(**values))
+    return spans
+
+
+class _Kinds(dict[str, SpanKind]):
+    """Span kinds by their text; one a newer version wrote reads as unknown."""
+
+    def __missing__(self, key: str) -> SpanKind:
+        return SpanKind.UNKNOWN
+
+
+_KINDS: Final = _Kinds({kind.value: kind for kind in SpanKind})
+
+
+def _spread(extra: dict[str, Any], values: dict[str, Any], usage: dict[str, int | None]) -> None:
+    for name in extra.pop(_BLANK, ()):
+        values[name] = _BLANK
+    for name in _RARE_USAGE:
+        if name in extra:
+            usage[name] = extra.pop(name)
+    for name in ("finish_reasons", "tags"):
+        if name in extra:
+            extra[name] = tuple(extra[name])
+    if "events" in extra:
+        extra["events"] = tuple(SpanEvent(*event) for event in extra["events"])
+    if "links" in extra:
+        extra["links"] = tuple(SpanLink(*link) for link in extra["links"])
+    values.update(extra)
+
+
+#: Columns of the logs table in the order of `log_columns`.
+LOG_COLUMNS: Final = (
+    "project", "trace_id", "span_id", "time_ns", "sequence", "received_ns", "event_name", "body", "attributes",
+    "scope_name", "service_name", "service_instance_id",
+)  # fmt: skip
+_LOG: Final = attrgetter(*LOG_COLUMNS)
+
+
+def log_columns(logs: Sequence[LogRecord]) -> Columns:
+    """Columns of the logs table, in the order of `LOG_COLUMNS`; `logs` must not be empty."""
+    return list(zip(*map(_LOG, logs), strict=True))
+
+
+def logs_from(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[LogRecord]:
+    """Log records from columns of the logs table."""
+    return [LogRecord(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, SpanKind):
+        return value
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, bool) or not isinstance(value, int | dict | tuple):
+        return value
+    if isinstance(value, int):
+        return min(max(value, -_INT64), _INT64)
+    if isinstance(value, dict):
+        return {_text(str(k)): _clean(v) for k, v in cast("dict[Any, Any]", value).items()}
+    return tuple(_clean(item) for item in cast("tuple[Any, ...]", value))
+
+
+_LIMITS: Final[Mapping[str, tuple[int, int]]] = {
+    "start_ns": (0, 2**64 - 1), "end_ns": (0, 2**64 - 1), "time_ns": (0, 2**64 - 1), "received_ns": (0, _INT64),
+    "otel_kind": (0, 255), "span_flags": (0, 2**32 - 1),
+}  # fmt: skip
+
+
+def _cleaned(item: Any, names: Iterable[str], special: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for name in names:
+        value = getattr(item, name)
+        if name in _LIMITS:
+            low, high = _LIMITS[name]
+            changes[name] = min(max(value, low), high)
+        else:
+            changes[name] = special[name](value) if name in special else _clean(value)
+    return changes
+
+
+def clean_span(span: Span) -> Span:
+    """The span with what no column can hold replaced: lone surrogates, numbers out of range."""
+    special: dict[str, Callable[[Any], Any]] = {
+        "usage": lambda usage: Usage(**_cleaned(usage, (f.name for f in fields(Usage)), {})),
+        "events": lambda events: tuple(
+            SpanEvent(_text(e.name), e.time_ns, cast("dict[str, str]", _clean(e.attributes))) for e in events
+        ),
+        "links": lambda links: tuple(
+            SpanLink(_text(k.trace_id), _text(k.span_id), cast("dict[str, str]", _clean(k.attributes))) for k in links
+        ),
+    }
+    return replace(span, **_cleaned(span, (f.name for f in fields(Span)), special))
+
+
+def clean_log(log: LogRecord) -> LogRecord:
+    """The log record, likewise."""
+    return replace(log, **_cleaned(log, (f.name for f in fields(LogRecord)), {}))
