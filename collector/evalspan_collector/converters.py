@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from evalspan_collector.lenient_json import as_text, dump, parse, parse_object, unwrap
 from evalspan_collector.message import Role
 from evalspan_collector.messages import dumps, from_value, system_text, unflatten
+from evalspan_collector.python_repr import looks_like_repr, read_repr
 
 __all__ = [
     "REDACTED",
@@ -139,12 +141,25 @@ def choose(words: Mapping[str, Any]) -> Convert:
     return convert
 
 
+@lru_cache(maxsize=16)
+def _opened_text(value: str) -> Any:
+    """A text read as JSON or repr; several fields ask the same attribute in a row."""
+    found = unwrap(value, python=True)
+    if isinstance(found, str) and looks_like_repr(found):
+        return read_repr(found) or found
+    return found
+
+
+def _opened(value: Any) -> Any:
+    return _opened_text(value) if isinstance(value, str) else value
+
+
 def path(*keys: str, then: Convert = text) -> Convert:
     """A value inside JSON; `a|b` in a key tries a, then b."""
     alternatives = [k.split("|") for k in keys]
 
     def convert(value: Any) -> Any:
-        node: Any = unwrap(value, python=True)
+        node: Any = _opened(value)
         for names in alternatives:
             if isinstance(node, list) and names[0].isdecimal():
                 node = node[int(names[0])] if int(names[0]) < len(node) else None
@@ -152,7 +167,8 @@ def path(*keys: str, then: Convert = text) -> Convert:
                 node = next((node[n] for n in names if node.get(n) is not None), None)
             else:
                 return None
-            node = unwrap(node) if isinstance(node, str) and node[:1] in "{[" else node
+            if isinstance(node, str):
+                node = _opened(node)
         return None if node is None else then(node)
 
     return convert
@@ -195,7 +211,7 @@ def messages(role: Role) -> Convert:
         if isinstance(value, str):
             if value in _NOTHING:
                 return None
-            if _normal(value):
+            if _normal(value) and '"parts": []' not in value and '"parts":[]' not in value:
                 return value
         found = from_value(value, role)
         return dumps(found) if any(m.parts for m in found) else None
@@ -238,7 +254,7 @@ def entity_arguments(value: Any) -> str | None:
     return dump(_inner_arguments(found))
 
 
-_ENVELOPES = ("kwargs", "arguments", "tool_args", "tool_input", "inputs", "input_str", "input")
+_ENVELOPES = ("inputs", "input_str", "arguments", "tool_args", "tool_input", "kwargs", "input")
 _ENVELOPE_SIGNS = frozenset(
     {"args", "kwargs", "sanitize_inputs_outputs", "input_str", "tags", "metadata", "tool_name", "inputs"}
 )

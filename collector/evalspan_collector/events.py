@@ -9,9 +9,15 @@ from evalspan_collector.lenient_json import dump, unwrap
 from evalspan_collector.message import Message, Role
 from evalspan_collector.messages import dumps, from_value, system_text, tool_result
 from evalspan_collector.raw import RawEvent
+from evalspan_collector.python_repr import read_repr
 from evalspan_collector.span import SpanKind
+from evalspan_collector.usage_objects import usage_of
 
-__all__ = ["KNOWN_EVENTS", "event_facts"]
+__all__ = ["KERNEL_USAGE", "KNOWN_EVENTS", "event_facts"]
+
+
+#: Name given to Semantic Kernel's nameless log records about usage.
+KERNEL_USAGE = "semantic_kernel.usage"
 
 
 class _Gathered:
@@ -245,6 +251,15 @@ def _tool_output(gathered: _Gathered, event: RawEvent) -> None:
             gathered.first("failed", failed)
 
 
+def _kernel_usage(gathered: _Gathered, event: RawEvent) -> None:
+    """Semantic Kernel logs the provider's usage as text: the only place of cache and reasoning counts."""
+    body = event.body
+    found = read_repr(body.partition(": ")[2]) if isinstance(body, str) else None
+    if isinstance(found, dict):
+        for field, count in usage_of(found).items():
+            gathered.first(field, count)
+
+
 def _first_token(gathered: _Gathered, event: RawEvent) -> None:
     if event.time_ns > gathered.start_ns > 0:
         gathered.first("time_to_first_token_s", (event.time_ns - gathered.start_ns) / 1e9)
@@ -266,6 +281,7 @@ KNOWN_EVENTS: dict[str, Callable[[_Gathered, RawEvent], None]] = {
     "db.query.result": _found_document,
     "db.search.result": _found_document,
     "tool.output": _tool_output,
+    KERNEL_USAGE: _kernel_usage,
     "ai.stream.firstChunk": _first_token,
     "First Token Stream Event": _first_token,
     "gen_ai.content.completion.chunk": _first_token,

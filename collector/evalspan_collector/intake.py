@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 
 from evalspan_collector.decode import Refusals, read_log_scopes, read_span_scopes
 from evalspan_collector.decode_json import read_json_log_scopes, read_json_span_scopes
+from evalspan_collector.events import KERNEL_USAGE
 from evalspan_collector.lenient_json import as_text, dump
 from evalspan_collector.normalise import normalise, origin
+from evalspan_collector.raw import RawEvent
 from evalspan_collector.span import LogRecord, Span
 
 __all__ = ["Intake", "check_logs", "check_traces", "read_logs", "read_traces"]
@@ -69,14 +71,15 @@ def read_logs(body: bytes, *, project: str, received_ns: int, json: bool = False
     for resource, scope, records in scopes:
         for trace_id, span_id, event in records:
             sequence += 1
-            if len(trace_id) != 32 or len(span_id) != 16 or not event.name:
+            name = event.name or _name_of(event)
+            if len(trace_id) != 32 or len(span_id) != 16 or not name:
                 continue
             logs.append(
                 LogRecord(
                     project=project,
                     trace_id=trace_id,
                     span_id=span_id,
-                    event_name=event.name,
+                    event_name=name,
                     time_ns=event.time_ns,
                     received_ns=received_ns,
                     body=None if event.body is None else dump(event.body),
@@ -88,6 +91,11 @@ def read_logs(body: bytes, *, project: str, received_ns: int, json: bool = False
                 )
             )
     return Intake((), tuple(logs), refusals.total(), dict(refusals), _message(refusals))
+
+
+def _name_of(event: RawEvent) -> str:
+    """A name for records without one whose body is worth reading."""
+    return KERNEL_USAGE if isinstance(event.body, str) and event.body.startswith("OpenAI usage: ") else ""
 
 
 def check_traces(body: bytes, *, json: bool = False) -> tuple[int, str]:

@@ -215,6 +215,8 @@ _OpenSpan: Any = make_dataclass("_OpenSpan", [(name, object) for name in _DEFAUL
 
 def _sealed(values: dict[str, Any]) -> Span:
     """A Span of these values, which must be all its fields in order."""
+    if len(values) != len(_DEFAULTS):  # a repair or an event gave a field that only repairs know
+        values = {name: values[name] for name in _DEFAULTS}
     span = _OpenSpan(*values.values())
     span.__class__ = Span
     return cast("Span", span)

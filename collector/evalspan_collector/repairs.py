@@ -12,6 +12,7 @@ from evalspan_collector.lenient_json import dump, parse_object, unwrap
 from evalspan_collector.messages import dumps, from_value, loads, tool_result
 from evalspan_collector.raw import RawSpan
 from evalspan_collector.span import SpanKind, Usage
+from evalspan_collector.usage_objects import usage_of
 
 __all__ = ["REPAIRS", "Draft", "Repair"]
 
@@ -363,12 +364,66 @@ def merged_tools_of_adk(draft: Draft) -> bool:
     return True
 
 
+_LITELLM_RAW = re.compile(r"^llm\.[a-z_0-9]+\.(messages|choices|content|usage|id|model|system|tools|input|output|contents|candidates|usageMetadata)$")
+
+
 def raw_request_of_litellm(draft: Draft) -> bool:
-    """LiteLLM's child span repeats the call with the provider's payload."""
-    if draft.raw.name != "raw_gen_ai_request":
+    """LiteLLM's child span holds the provider's own request and answer: the same call once more, by response id."""
+    if "gen_ai.request.model" in draft.raw.attributes:
         return False
-    draft.flags.append("duplicate")
+    raw = {m[1]: unwrap(v, python=True) for k, v in draft.raw.attributes.items() if (m := _LITELLM_RAW.match(k))}
+    fields = draft.fields
+    if not raw:
+        return False
+    draft.kind = SpanKind.LLM
+    fields["operation"] = "chat"
+    asked = from_value({k: raw[k] for k in ("messages", "system", "input", "contents") if k in raw}, "user")
+    if asked:
+        fields.setdefault("input_messages", dumps(asked))
+    answer = {k: raw[k] for k in ("choices", "output", "candidates") if k in raw}
+    answered = from_value(answer or {"role": "assistant", "content": raw.get("content")}, "assistant")
+    if any(m.parts for m in answered):
+        fields.setdefault("output_messages", dumps(answered))
+    for ours, theirs in (("model_response", "model"), ("response_id", "id")):
+        if isinstance(raw.get(theirs), str):
+            fields.setdefault(ours, raw[theirs])
+    if isinstance(raw.get("usage"), dict):
+        for ours, count in usage_of(raw["usage"]).items():
+            fields.setdefault(ours, count)
     return True
+
+
+def agent_that_looks_like_a_call(draft: Draft) -> bool:
+    """ADK under OpenInference: the model calls of an agent overwrite each other on the agent's own span."""
+    if draft.kind is not SpanKind.LLM or not draft.raw.name.startswith("invoke_agent"):
+        return False
+    draft.kind = SpanKind.AGENT
+    draft.fields["operation"] = "invoke_agent"
+    return True
+
+
+def preparation_is_no_call(draft: Draft) -> bool:
+    """llama-index marks the preparation of a request as a model call; nothing was asked of a model."""
+    if "._prepare_" not in draft.raw.name:
+        return False
+    draft.kind = SpanKind.CHAIN
+    return True
+
+
+_LLAMA_AGENT = re.compile(r"current_agent_name=(?:'([^']{1,200})'|\"([^\"]{1,200})\")")
+
+
+def agent_of_llama_index(draft: Draft) -> bool:
+    """llama-index names the agent only inside the reprs of its events."""
+    if "agent_name" in draft.fields:
+        return False
+    for key in ("input.value", "output.value"):
+        value = draft.raw.attributes.get(key)
+        found = _LLAMA_AGENT.search(value) if isinstance(value, str) and "current_agent_name=" in value else None
+        if found:
+            draft.fields["agent_name"] = found[1] or found[2]
+            return True
+    return False
 
 
 def history_of_pydantic_ai(draft: Draft) -> bool:
@@ -491,6 +546,10 @@ _EVALUATIONS = frozenset({"evaluation_list", "guard_verdict"})
 #: In this order; a repair may rely on the ones before it.
 REPAIRS: tuple[Repair, ...] = (
     Repair("tool_words_of_a_chat", tool_words_of_a_chat, kinds=frozenset({SpanKind.LLM, SpanKind.AGENT}), needs=frozenset(_TOOL_FIELDS)),
+    Repair("agent_that_looks_like_a_call", agent_that_looks_like_a_call, frozenset({"adk", "openinference"}), frozenset({SpanKind.LLM})),
+    Repair("preparation_is_no_call", preparation_is_no_call, frozenset({"openinference"}), frozenset({SpanKind.LLM})),
+    Repair("agent_of_llama_index", agent_of_llama_index, frozenset({"openinference"}), frozenset({SpanKind.CHAIN}), frozenset({"input.value", "output.value"})),
+    Repair("raw_request_of_litellm", raw_request_of_litellm, frozenset({"litellm"})),
     Repair("names_from_span_name", names_from_span_name, kinds=frozenset({SpanKind.TOOL, SpanKind.AGENT, SpanKind.WORKFLOW})),
     Repair("dotted_tool_names", dotted_tool_names, kinds=_TOOLS),
     Repair("real_provider", real_provider, needs=frozenset({"provider", "model_request", "model_response"})),
@@ -503,10 +562,9 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("milliseconds_of_strands", milliseconds_of_strands, frozenset({"strands"})),
     Repair("pending_spans_of_logfire", pending_spans_of_logfire, needs=frozenset({"logfire.span_type"})),
     Repair("merged_tools_of_adk", merged_tools_of_adk, kinds=_TOOLS),
-    Repair("raw_request_of_litellm", raw_request_of_litellm, frozenset({"litellm"})),
     Repair("history_of_pydantic_ai", history_of_pydantic_ai, needs=frozenset({"pydantic_ai.all_messages"})),
     Repair("vercel_answer", vercel_answer, frozenset({"vercel"})),
     Repair("evaluations", evaluations, needs=_EVALUATIONS),
     Repair("verdict_of_an_evaluator", verdict_of_an_evaluator, kinds=frozenset({SpanKind.EVALUATOR})),
-    Repair("usage_struct", usage_struct, needs=_USAGE),
+    Repair("usage_struct", usage_struct),
 )

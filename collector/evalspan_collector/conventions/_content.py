@@ -91,8 +91,9 @@ CONTENT: Rows = {
         Source("smolagents.tools_names", tools),
         Source("sk.available_functions", tools),
     ),
-    "run_input": rows(
-        "langfuse.trace.input", "mlflow.traceInputs", "gen_ai.workflow.input", "smolagents.task", convert=raw_text
+    "run_input": (
+        *rows("langfuse.trace.input", "mlflow.traceInputs", "gen_ai.workflow.input", "smolagents.task", convert=raw_text),
+        Source("crew_tasks", path("0", "description", then=raw_text)),
     ),
     "run_output": rows(
         "langfuse.trace.output",

@@ -54,6 +54,7 @@ GROUPING: Rows = {
             "genkit:metadata:sessionId",
         ),
         Source("metadata.requester_metadata", path(_SESSION)),
+        *rows("mlflow.spanInputs", convert=path("run_config", "group_id")),
         *rows("langfuse.trace.metadata.session_id", "copilot_chat.session_id", "conversation.id"),
     ),
     "user_id": rows(

@@ -12,7 +12,8 @@ def _words(**groups: str) -> dict[str, K]:
 
 
 _OPERATIONS = _words(
-    llm="chat text_completion generate_content fetch_response completion generate model_request llm_request llm_call response",
+    llm="chat text_completion generate_content fetch_response completion acompletion text_completions responses aresponses "
+    "anthropic_messages generate model_request llm_request llm_call response",
     embedding="embeddings embedding embed",
     retriever="retrieval vector_db_retrieve vectordb retrieve search",
     reranker="rerank",
@@ -112,7 +113,7 @@ KIND: Rows = {
         Source("openinference.span.kind", choose(_OPENINFERENCE)),
         Source("gen_ai.operation.name", choose(_OPERATIONS)),
         Source("traceloop.span.kind", choose(_TRACELOOP)),
-        Source("llm.request.type", choose(_words(llm="chat completion", reranker="rerank", embedding="embedding"))),
+        Source("llm.request.type", choose(_words(llm="chat completion acompletion responses aresponses anthropic_messages text_completion", reranker="rerank", embedding="embedding"))),
         Source("ai.operationId", choose(_VERCEL)),
         Source("mlflow.spanType", choose(_MLFLOW)),
         Source("langsmith.span.kind", choose(_LANGSMITH)),
@@ -154,6 +155,13 @@ NAME_PATTERNS: tuple[tuple[str, K], ...] = (
     (r"^(?:tools/call)(?: |$)", K.TOOL),
     (r"^MCP send tools/call(?: |$)", K.TOOL),
     (r"^(?:MCP send |(?:tools|prompts|resources)/|initialize$|ping$|notifications/)", K.MCP),
+    # Logfire's templates for the OpenAI Agents SDK and for model clients.
+    (r"^OpenAI Agents trace: ", K.WORKFLOW),
+    (r"^Agent run: ", K.AGENT),
+    (r"^Function: ", K.TOOL),
+    (r"^(?:Task: |Turn |Handoff: |Guardrail )", K.CHAIN),
+    (r"^Embedding Creation with ", K.EMBEDDING),
+    (r"^(?:Responses API|Chat [Cc]ompletion|Completion|Message|Generate Content) with ", K.LLM),
     (r".\.workflow$", K.WORKFLOW),
     (r".\.task$", K.CHAIN),
     (r".\.agent$", K.AGENT),

@@ -38,7 +38,7 @@ _AGENT: Rows = {
         *rows("traceloop.association.properties.lc_agent_name", "lc_agent_name"),
         Source("metadata", path("lc_agent_name|agent_name")),
         Source("genkit:name", text, frozenset(_AGENTS)),
-        Source("langsmith.trace.name", text, frozenset(_AGENTS)),
+        *rows("langsmith.trace.name", "name", when=_AGENTS),
     ),
     "agent_id": rows(
         "gen_ai.agent.id",
@@ -67,13 +67,18 @@ _TOOL: Rows = {
             when=(K.TOOL,),
         ),
         Source("mcp.request.argument", path("name"), frozenset({K.TOOL})),
+        *rows("name", when=(K.TOOL,)),
     ),
     "tool_call_id": (
         *rows(
             "gen_ai.tool.call.id", "tool_call.id", "tool.id", "ai.toolCall.id", "lk.function_tool.id", "tool_call_id"
         ),
         *rows("tool_use_id", when=(K.TOOL,)),
-        Source("output.value", path("tool_call_id|kwargs"), frozenset({K.TOOL})),
+        *rows("output.value", "traceloop.entity.output", convert=path("tool_call_id"), when=(K.TOOL,)),
+        *rows("output.value", "traceloop.entity.output", convert=path("kwargs|data|output", "tool_call_id"), when=(K.TOOL,)),
+        *rows("output.value", "traceloop.entity.output", convert=path("output", "kwargs", "tool_call_id"), when=(K.TOOL,)),
+        *rows("gen_ai.tool.call.arguments", "traceloop.entity.input", convert=path("kwargs", "tool_call_id"), when=(K.TOOL,)),
+        Source("gen_ai.tool.call.result", path("output", "kwargs", "tool_call_id"), frozenset({K.TOOL})),
     ),
     "tool_type": (
         *rows("gen_ai.tool.type"),
@@ -169,9 +174,10 @@ _MODEL: Rows = {
             "gen_ai.response.model",
             "llm.response.model_name",
             "ai.response.model",
-            "llm.model_name",
-            "langfuse.observation.model.name",
         ),
+        Source("output.value", path("raw", "model"), frozenset(_MODELS)),
+        Source("output.value", path("result", "raw", "model"), frozenset({K.CHAIN, K.AGENT, K.WORKFLOW})),
+        *rows("llm.model_name", "langfuse.observation.model.name"),
         Source("gcp.vertex.agent.llm_response", path("model_version|modelVersion")),
         *rows(
             "mlflow.spanOutputs",

@@ -5,6 +5,7 @@ from typing import Any
 from evalspan_collector.conventions._source import Rows, Source, rows
 from evalspan_collector.converters import integer, number, path
 from evalspan_collector.lenient_json import parse_object
+from evalspan_collector.span import SpanKind
 
 __all__ = ["USAGE"]
 
@@ -57,6 +58,12 @@ def _sum_of(*names: str) -> Any:
     return convert
 
 
+def _raw_usage(*keys: str) -> Any:
+    """A count in the provider's own answer, which smolagents keeps as a repr under `raw`."""
+    return path("raw", "usage", *keys, then=integer)
+
+
+_MODEL = frozenset({SpanKind.LLM})
 _INPUT = "input_tokens|prompt_tokens|inputTokens|promptTokens"
 _OUTPUT = "output_tokens|completion_tokens|outputTokens|completionTokens"
 
@@ -156,6 +163,7 @@ USAGE: Rows = {
         Source(
             "metadata.usage_object", path("prompt_tokens_details|input_tokens_details", "cached_tokens", then=integer)
         ),
+        Source("output.value", _raw_usage("prompt_tokens_details|input_tokens_details", "cached_tokens"), _MODEL),
     ),
     "cache_write_tokens": (
         *rows("gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens", convert=integer),
@@ -219,6 +227,7 @@ USAGE: Rows = {
             "metadata.usage_object",
             path("completion_tokens_details|output_tokens_details", "reasoning_tokens", then=integer),
         ),
+        Source("output.value", _raw_usage("completion_tokens_details|output_tokens_details", "reasoning_tokens"), _MODEL),
     ),
     "aggregate_input": rows("gen_ai.aggregated_usage.input_tokens", convert=integer),
     "aggregate_output": rows("gen_ai.aggregated_usage.output_tokens", convert=integer),

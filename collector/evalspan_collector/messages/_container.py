@@ -5,8 +5,9 @@ from typing import Any
 
 from evalspan_collector.lenient_json import parse, unwrap
 from evalspan_collector.message import Message, Role
-from evalspan_collector.messages._message import content_parts, looks_like_message, message
+from evalspan_collector.messages._message import content_parts, is_role, looks_like_message, message
 from evalspan_collector.messages._part import looks_like_part, part, text_part
+from evalspan_collector.python_repr import CLASS, looks_like_repr, read_repr
 
 __all__ = ["MAX_DEPTH", "from_value"]
 
@@ -41,6 +42,8 @@ def _from_text(value: str, role: Role, depth: int) -> tuple[Message, ...]:
     if not value.strip():
         return ()
     parsed = unwrap(value, python=True)
+    if isinstance(parsed, str) and looks_like_repr(parsed):
+        parsed = read_repr(parsed) or parsed
     if isinstance(parsed, dict | list):
         found = from_value(parsed, role, depth + 1)
         if found:
@@ -52,10 +55,14 @@ def _from_text(value: str, role: Role, depth: int) -> tuple[Message, ...]:
 def _from_list(values: list[Any], role: Role, depth: int) -> tuple[Message, ...]:
     if values and all(looks_like_part(v) and not looks_like_message(v) for v in values):
         return _collected([part(v) for v in values], role)
+    if len(values) == 2 and all(isinstance(v, str) for v in values) and is_role(values[0]):
+        return tuple(_one({"role": values[0], "content": values[1]}, role))  # LangChain's ("user", "text")
+    if values and all(isinstance(v, dict) and str(v.get(CLASS, "")).endswith("Delta") for v in values):
+        return _streamed(values, role)
     found: list[Message] = []
     for value in values:
         if isinstance(value, str):
-            inner = parse(value) if value[:1] == "{" else value
+            inner = parse(value) if value[:1] == "{" else read_repr(value) if looks_like_repr(value) else value
             if isinstance(inner, dict) and looks_like_message(inner):
                 found.extend(_one(inner, role))
             else:
@@ -65,6 +72,23 @@ def _from_list(values: list[Any], role: Role, depth: int) -> tuple[Message, ...]
         elif isinstance(value, list | dict):
             found.extend(from_value(value, role, depth + 1))
     return tuple(found)
+
+
+def _streamed(deltas: list[Any], role: Role) -> tuple[Message, ...]:
+    """Deltas of one streamed answer, put together."""
+    pieces = [d["content"] for d in deltas if isinstance(d.get("content"), str)]
+    calls: dict[Any, dict[str, Any]] = {}
+    for delta in deltas:
+        for call in delta.get("tool_calls") or ():
+            if not isinstance(call, dict):
+                continue
+            function = call.get("function")
+            held = calls.setdefault(call.get("index"), {"id": None, "name": "", "arguments": ""})
+            held["id"] = held["id"] or call.get("id")
+            if isinstance(function, dict):
+                held["name"] += function.get("name") or ""
+                held["arguments"] += str(function.get("arguments") or "")
+    return tuple(_one({"role": role, "content": "".join(pieces), "tool_calls": list(calls.values())}, role))
 
 
 def _collected(parts: list[Any], role: Role) -> tuple[Message, ...]:
@@ -216,6 +240,13 @@ def _prompt(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Message, 
     return _system(value) + found if found else ()
 
 
+def _repr_text(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Message, ...]:
+    """llama-index: the event that a step got, as its repr."""
+    del value
+    found = read_repr(inner) if isinstance(inner, str) else None
+    return from_value(found, role, depth) if isinstance(found, dict | list) else ()
+
+
 _Reader = Callable[[_Dict, Any, Role, int], tuple[Message, ...]]
 #: Keys that hold messages, best first.
 _CONTAINERS: tuple[tuple[str, _Reader], ...] = (
@@ -230,6 +261,7 @@ _CONTAINERS: tuple[tuple[str, _Reader], ...] = (
     ("input", _input),
     ("prompt", _prompt),
     ("output", _response_output),
+    ("result", _update),
     ("request", _update),
     ("response", _update),
     ("update", _update),
@@ -238,4 +270,7 @@ _CONTAINERS: tuple[tuple[str, _Reader], ...] = (
     ("kwargs", _update),
     ("replies", _response_output),
     ("new_messages", _messages),
+    ("new_message", _update),
+    ("ev", _repr_text),
+    ("user_msg", _prompt),
 )

@@ -7,8 +7,9 @@ from evalspan_collector.lenient_json import as_text, parse, unwrap
 from evalspan_collector.message import Message, Part, Role
 from evalspan_collector.messages._part import looks_like_part, part, text_part, tool_call, tool_response
 from evalspan_collector.messages._result import is_langchain, langchain_fields
+from evalspan_collector.python_repr import CLASS
 
-__all__ = ["content_parts", "looks_like_message", "message", "role_of"]
+__all__ = ["content_parts", "is_role", "looks_like_message", "message", "role_of"]
 
 _Dict = Mapping[str, Any]
 
@@ -81,10 +82,17 @@ def role_of(value: Any, default: Role) -> Role:
     return _ROLES.get(value.rpartition(".")[2].lower(), default)
 
 
+def is_role(value: Any) -> bool:
+    """True for a word that names a role."""
+    return isinstance(value, str) and value.lower() in _ROLES
+
+
 def looks_like_message(value: Any) -> bool:
     """True for a dict that is a message of some vendor by itself."""
     if not isinstance(value, dict):
         return False
+    if CLASS in value and "args" not in value and ("role" in value or "_role" in value):
+        return True
     if "role" in value and (
         "content" in value
         or "parts" in value
@@ -136,6 +144,8 @@ def message(value: _Dict, default: Role, depth: int = 0) -> Message | None:
         fields = langchain_fields(value)
         kind = str(value["id"][-1]) if value["id"] else ""
         return message({"type": kind, **fields} if "type" not in fields else fields, default, depth + 1)
+    if isinstance(value.get(CLASS), str) and "type" not in value and "role" not in value and "_role" not in value:
+        value = {"type": value[CLASS], **value}
     kind = value.get("type")
     if isinstance(kind, str):
         item = _response_item(kind, value)
@@ -260,7 +270,7 @@ def _contents(value: _Dict, role: Role) -> list[Part]:
         content = value.get(key)
         if content is not None and content != []:
             break
-    single = role == "tool" and "parts" not in value
+    single = role == "tool" and ("parts" not in value or "tool_call_id" in value)
     answered = _tool_answer(value, content) if single else None
     parts = [answered] if answered is not None else content_parts(content)
     thinking = value.get("reasoning_content")
@@ -275,9 +285,7 @@ def _contents(value: _Dict, role: Role) -> list[Part]:
 def _tool_answer(value: _Dict, content: Any) -> Part | None:
     """The whole message as one tool result, unless its content is a list of results with ids of their own."""
     parsed = unwrap(content)
-    if isinstance(parsed, list) and any(
-        p.type == "tool_call_response" and p.id for p in map(part, parsed) if looks_like_response(p)
-    ):
+    if isinstance(parsed, list) and any(p.type == "tool_call_response" and (p.id or p.name) for p in map(part, parsed)):
         return None
     call_id = value.get("tool_call_id", value.get("call_id"))
     if call_id is None and isinstance(value.get("id"), str):
@@ -290,11 +298,6 @@ def _tool_answer(value: _Dict, content: Any) -> Part | None:
     }
     merged.pop("result", None)
     return tool_response(merged)
-
-
-def looks_like_response(found: Part) -> bool:
-    """True when the part is a tool result."""
-    return found.type == "tool_call_response"
 
 
 def content_parts(content: Any) -> list[Part]:

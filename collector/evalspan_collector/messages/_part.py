@@ -7,6 +7,7 @@ from typing import Any
 from evalspan_collector.lenient_json import as_text, dump, unwrap
 from evalspan_collector.message import Part
 from evalspan_collector.messages._result import tool_result
+from evalspan_collector.python_repr import CLASS
 
 __all__ = ["looks_like_part", "part", "text_part", "tool_call", "tool_response"]
 
@@ -306,8 +307,8 @@ def _haystack_result(value: _Dict) -> Part:
 
 
 _WRAPPERS = ("message_content", "root", "data")
-_TYPE_KEYS = ("type", "part_kind", "content_type", "block_type", "kind")
-_PART_KINDS = {
+_TYPE_KEYS = ("type", "part_kind", "content_type", "block_type", "kind", CLASS)
+_PART_KINDS = {"TextContent": "text", "TextPart": "text", "ThinkingBlock": "reasoning", "ThinkingPart": "reasoning", "ReasoningContent": "reasoning", "ToolUseBlock": "tool_call", "ToolCallBlock": "tool_call", "ToolCallPart": "tool_call", "FunctionCall": "tool_call", "ToolResultBlock": "tool_result", "ToolReturnPart": "tool_result", "FunctionExecutionResult": "tool_result", 
     "tool-return": "tool_call_response",
     "retry-prompt": "tool_call_response",
     "user-prompt": "text",
@@ -333,6 +334,10 @@ def part(block: Any) -> Part:
             reader = _BY_TYPE.get(_PART_KINDS.get(kind, kind))
             if reader is not None:
                 return reader(_inside(block))
+    if "tool_name" in block and "arguments" in block:  # haystack's ToolCall
+        return tool_call(block)
+    if isinstance(block.get("origin"), dict) and "result" in block:  # haystack's ToolCallResult
+        return _haystack_result(block)
     for key, build in _BY_KEY:
         value = block.get(key)
         if isinstance(value, dict):

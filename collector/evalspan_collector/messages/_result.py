@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalspan_collector.lenient_json import unwrap
+from evalspan_collector.python_repr import CLASS, read_repr
 
 __all__ = ["is_langchain", "langchain_fields", "tool_result"]
 
@@ -37,11 +38,25 @@ def tool_result(value: Any) -> tuple[Any, bool | None]:
     """
     failed: bool | None = None
     while True:
-        inner, says = _step(unwrap(value))
+        inner, says = _step(_opened(value))
         failed = says if says is not None else failed
         if inner is value or inner == value:
             return inner, failed
         value = inner
+
+
+#: Beginnings of the reprs of LangChain's and llama-index's tool results.
+_REPRS = ("content=", "ToolMessage(", "ToolOutput(", "ToolCallResult(", "CallToolResult(", "FunctionExecutionResult(", "Command(", "meta=None content=")
+
+
+def _opened(value: Any) -> Any:
+    """JSON in JSON, and the repr of a known result object, undone."""
+    value = unwrap(value)
+    if isinstance(value, str) and value.startswith(_REPRS):
+        found = read_repr(value)
+        if isinstance(found, dict):
+            return found.get("tool_output", found)
+    return value
 
 
 def _step(value: Any) -> tuple[Any, bool | None]:
@@ -53,6 +68,9 @@ def _step(value: Any) -> tuple[Any, bool | None]:
     if is_langchain(value):
         fields = langchain_fields(value)
         return fields.get("content"), fields.get("status") == "error" or None
+    wrapped = _enveloped(value)
+    if wrapped is not None:
+        return wrapped
     kind = value.get("type")
     if kind in _VERCEL_OK and "value" in value and len(value) <= 3:
         return value["value"], None
@@ -62,6 +80,31 @@ def _step(value: Any) -> tuple[Any, bool | None]:
         failed = value.get("isError", value.get("is_error"))
         return value["content"], failed if isinstance(failed, bool) else None
     return value, None
+
+
+def _enveloped(value: dict[str, Any]) -> tuple[Any, bool | None] | None:
+    """Results that a framework put beside its own fields."""
+    keys = value.keys()
+    if "output" in keys and keys <= _CALLBACK_KEYS and "kwargs" in keys:  # LangChain callback
+        return value["output"], None
+    if keys >= {"raw_output", "is_error"}:  # llama-index ToolOutput
+        failed = value["is_error"]
+        raw = value["raw_output"]
+        return raw if raw is not None else value.get("blocks", value.get("content")), failed if isinstance(failed, bool) else None
+    if "response" in keys and "name" in keys and keys <= _GEMINI_KEYS:
+        return value["response"], None
+    update = value.get("update")
+    if isinstance(update, dict) and keys <= _COMMAND_KEYS:  # LangGraph Command
+        listed = update.get("messages")
+        answers = [m for m in listed if isinstance(m, dict) and is_langchain(m)] if isinstance(listed, list) else []
+        if answers:
+            return answers[-1], None
+    return None
+
+
+_CALLBACK_KEYS = frozenset({"output", "kwargs", "tags", "run_id", "parent_run_id", "name"})
+_GEMINI_KEYS = frozenset({"id", "name", "response", "will_continue", "scheduling", "parts"})
+_COMMAND_KEYS = frozenset({"graph", "update", "resume", "goto", "lg_name", "type"})
 
 
 def _from_blocks(blocks: list[Any]) -> tuple[Any, bool | None]:
@@ -100,10 +143,16 @@ def is_langchain(value: Mapping[str, Any]) -> bool:
         and isinstance(value.get("id"), list)
     ):
         return True
-    return value.get("type") == "tool" and "content" in value and "tool_call_id" in value
+    if value.get("type") in {"tool", "ToolMessage"} and "content" in value and "tool_call_id" in value:
+        return True
+    data = value.get("data")
+    if value.get("type") == "tool" and isinstance(data, dict) and "content" in data:
+        return True
+    return "content" in value and "tool_call_id" in value and "role" not in value and ("status" in value or CLASS in value)
 
 
 def langchain_fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a serialised LangChain message."""
-    fields = value["kwargs"] if value.get("type") == "constructor" else value
+    data = value.get("data")
+    fields = value["kwargs"] if value.get("type") == "constructor" else data if isinstance(data, dict) and "content" not in value else value
     return {**fields}
