@@ -152,7 +152,9 @@ class Doctor:
 
     def _look_at_collector(self) -> str:
         address = f"{self._settings.host}:{self._settings.grpc_port}"
-        with grpc.insecure_channel(address) as channel:
+        # Any: the stubs of grpc are generic over types that they leave unknown.
+        opened: Any = grpc.insecure_channel(address)
+        with opened as channel:
             try:
                 health_pb2_grpc.HealthStub(channel).Check(
                     health_pb2.HealthCheckRequest(), timeout=5, wait_for_ready=False

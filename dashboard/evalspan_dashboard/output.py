@@ -6,14 +6,21 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 __all__ = ["clean", "console", "errors", "number", "print_json", "print_table", "seconds", "usd"]
 
+
+def _width() -> int | None:
+    """A pipe has no width: take one that tables fit in."""
+    return None if sys.stdout.isatty() else 140
+
+
 #: For people; stdout. Markup is off: what agents said is never read as markup.
-console = Console(markup=False, highlight=False, soft_wrap=True)
+console = Console(markup=False, highlight=False, soft_wrap=True, width=_width())
 #: For errors and progress; stderr.
 errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
@@ -51,7 +58,7 @@ def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = ()
 ) -> None:
     """A table for people; every cell is cleaned."""
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right" if column in numeric else "left", overflow="fold")
     for row in rows:

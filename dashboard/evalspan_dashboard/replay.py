@@ -10,7 +10,6 @@ from typing import Any, cast
 import grpc
 from evalspan_collector.formats import OtlpRequest, Problem, read_requests
 from google.protobuf import json_format
-from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
@@ -64,7 +63,9 @@ def replay_paths(paths: Iterable[Path], *, endpoint: str, api_key: str | None = 
     total = ReplayTotal()
     metadata = [("authorization", f"Bearer {api_key}")] if api_key else []
     address = endpoint.removeprefix("http://")
-    with grpc.insecure_channel(address, options=[("grpc.max_send_message_length", MAX_MESSAGE_BYTES)]) as channel:
+    # Any: the stubs of grpc are generic over types that they leave unknown.
+    opened: Any = grpc.insecure_channel(address, options=[("grpc.max_send_message_length", MAX_MESSAGE_BYTES)])
+    with opened as channel:
         for path in paths:
             for item in read_requests(path):
                 if isinstance(item, Problem):
@@ -75,7 +76,7 @@ def replay_paths(paths: Iterable[Path], *, endpoint: str, api_key: str | None = 
 
 
 def _send(
-    channel: grpc.Channel, request: OtlpRequest, metadata: list[tuple[str, str]], total: ReplayTotal, address: str
+    channel: Any, request: OtlpRequest, metadata: list[tuple[str, str]], total: ReplayTotal, address: str
 ) -> None:
     message = _message(request)
     call: Any = channel.unary_unary(
@@ -94,21 +95,16 @@ def _send(
     total.requests += 1
     if isinstance(message, ExportTraceServiceRequest):
         total.spans += sum(len(scope.spans) for resource in message.resource_spans for scope in resource.scope_spans)
-        partial = ExportTraceServiceResponse.FromString(reply).partial_success
-        total.rejected += partial.rejected_spans
+        spans = ExportTraceServiceResponse.FromString(reply).partial_success
+        total.rejected += spans.rejected_spans
+        complaint = spans.error_message
     else:
+        total.logs += sum(len(scope.log_records) for resource in message.resource_logs for scope in resource.scope_logs)
         records = ExportLogsServiceResponse.FromString(reply).partial_success
-        total.logs += _count_logs(message)
         total.rejected += records.rejected_log_records
-        partial = records
-    if partial.error_message:
-        total.problems.append(f"{request.place}: {partial.error_message}")
-
-
-def _count_logs(message: Message) -> int:
-    if not isinstance(message, ExportLogsServiceRequest):
-        return 0
-    return sum(len(scope.log_records) for resource in message.resource_logs for scope in resource.scope_logs)
+        complaint = records.error_message
+    if complaint:
+        total.problems.append(f"{request.place}: {complaint}")
 
 
 def _message(request: OtlpRequest) -> ExportTraceServiceRequest | ExportLogsServiceRequest:
@@ -121,7 +117,7 @@ def _message(request: OtlpRequest) -> ExportTraceServiceRequest | ExportLogsServ
 
 def _with_base64_ids(node: Any) -> Any:
     if isinstance(node, list):
-        return [_with_base64_ids(item) for item in cast("list[Any]", node)]
+        return [_with_base64_ids(item) for item in cast("list[object]", node)]
     if not isinstance(node, dict):
         return node
     return {

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-_NAMES = ("grpc", "http", "store", "dashboard", "metrics")
+_NAMES: tuple[str, ...] = ("grpc", "http", "store", "dashboard", "metrics")
 
 
 def _free_ports(count: int) -> list[int]:
@@ -34,7 +34,7 @@ class Webhook:
     """A receiver that keeps what it was sent."""
 
     url: str
-    received: list[dict[str, Any]] = field(default_factory=list)
+    received: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
 @pytest.fixture(scope="session")
@@ -207,7 +207,7 @@ def scripted_anthropic() -> Callable[..., Any]:
     from contextlib import contextmanager
 
     @contextmanager
-    def serve(script: list[tuple[list[dict[str, Any]], str, dict[str, int]]]) -> Iterator[str]:
+    def serve(script: list[tuple[list[dict[str, Any]], str, dict[str, int]]]) -> Generator[str]:
         left = list(script)
 
         class Handler(BaseHTTPRequestHandler):

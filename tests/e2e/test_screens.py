@@ -16,6 +16,7 @@ import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.timeout(300)]
@@ -65,7 +66,7 @@ def _settled(page: Page) -> None:
 
 def _contradicted_run(demo: Any) -> str:
     failed = demo.lines("scores", "list", "--metric", "grounding", "--failed")
-    return next(s["run_id"] for s in failed if any("197.42" in e.get("claim", "") for e in s["evidence"]))
+    return next(str(s["run_id"]) for s in failed if any("197.42" in e.get("claim", "") for e in s["evidence"]))
 
 
 def test_the_overview_shows_pass_rates_cost_latency_and_errors(demo_evalspan: Any, page: Page) -> None:
@@ -130,7 +131,7 @@ def _hostile_request(sink: str) -> tuple[str, bytes]:
     ):  # fmt: skip
         span = scope.spans.add(trace_id=trace, span_id=span_id, parent_span_id=parent, name=f"{operation} {name}")
         span.start_time_unix_nano, span.end_time_unix_nano = now - 10**9, now
-        span.status.code, span.status.message = 2, text
+        span.status.CopyFrom(Status(code=Status.STATUS_CODE_ERROR, message=text))
         for key, value in {"gen_ai.operation.name": operation, **attributes}.items():
             span.attributes.append(KeyValue(key=key, value=AnyValue(string_value=value)))
     return trace.hex(), request.SerializeToString()
@@ -162,8 +163,9 @@ def test_hostile_trace_text_loads_nothing_and_runs_nothing(
 ) -> None:
     address, asked = sink
     trace_id, body = _hostile_request(address)
-    with grpc.insecure_channel(f"127.0.0.1:{demo_evalspan.ports['grpc']}") as channel:
-        export: Any = channel.unary_unary(
+    opened: Any = grpc.insecure_channel(f"127.0.0.1:{demo_evalspan.ports['grpc']}")
+    with opened as channel:
+        export = channel.unary_unary(
             "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
             request_serializer=bytes,
             response_deserializer=bytes,

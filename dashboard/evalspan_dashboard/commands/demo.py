@@ -135,7 +135,7 @@ def _show(scored: Sequence[_Scored], found: bool) -> None:
     metrics = sorted({score.metric for item in scored for score in item.scores})
     print_table(
         "Scores of the sample agents' runs",
-        ("scenario", "agent", "run", *metrics, "cost"),
+        ("scenario", "agent", "run", *(m.replace("_", "\n") for m in metrics), "cost"),
         (
             (
                 item.turn.scenario,

@@ -218,12 +218,15 @@ def worker(
     """
     from evalspan_evaluators.service import run_worker
 
-    from evalspan_dashboard.services import heartbeat_path
-
     watch_parent()
     settings = read_settings(config=config, data=data, store_port=store_port, store_url=store_url)
     settings.data_dir.create()
-    raise typer.Exit(run_worker(settings, once=once, heartbeat=heartbeat_path(settings)))
+    run_worker(
+        settings,
+        store_url=settings.store_url or settings.embedded_store_url,
+        store_token=store_token(settings),
+        once=once,
+    )
 
 
 def dashboard(
