@@ -1,6 +1,6 @@
 """Bind: which record an answer speaks of at a claim, and what that record says."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from evalspan_evaluators.grounding.claim import Claim
@@ -15,6 +15,8 @@ __all__ = ["Binder", "Scope"]
 #: A key names the value when its parts match the claim's words at least this well.
 ATTRIBUTE = 0.6
 _MAX_FACTS = 400
+#: A longer line is a paragraph: its other sentences may have other subjects.
+_SHORT_LINE = 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,10 @@ class Binder:
         own = [m for m in self.mentions.within(start, end) if not _same_place(m, claim)]
         before = [m for m in own if m.end <= claim.start]
         around: list[Mention] = []
-        if line is not None:
+        if line is not None and line.end - line.start <= _SHORT_LINE:
             own_line = [m for m in self.mentions.within(line.start, line.end) if not _same_place(m, claim)]
             own.extend(m for m in own_line if m not in own)
+        if line is not None:
             position = self.layout.line_at(claim.start)
             for head in self.layout.headers(position)[:3]:
                 around.extend(self.mentions.within(head.start, head.end))
@@ -86,7 +89,9 @@ class Binder:
                 return found
         return []
 
-    def attribute_facts(self, mention: Mention, words: tuple[str, ...]) -> list[Fact]:
+    def attribute_facts(
+        self, mention: Mention, words: tuple[str, ...], fits: Callable[[Fact], bool] = lambda _: True
+    ) -> list[Fact]:
         """Numeric facts of the mention's records whose key the words name, the best-named ones only."""
         scored: list[tuple[float, Fact]] = []
         budget = _MAX_FACTS
@@ -96,7 +101,7 @@ class Binder:
                 if fact.quantity is None and not is_number(fact):
                     continue
                 match = own_match(words, fact)
-                if match >= ATTRIBUTE:
+                if match >= ATTRIBUTE and fits(fact):
                     scored.append((match, fact))
         if not scored:
             return []
@@ -122,6 +127,11 @@ def linked(facts: Iterable[Fact], mentions: Iterable[Mention]) -> bool:
     """Whether any of the facts belongs with any of the mentions."""
     pool = list(facts)[:200]
     return any(connected(f, g) for m in mentions for g in m.facts[:40] for f in pool)
+
+
+def closeness(fact: Fact, mentions: Iterable[Mention]) -> float:
+    """Like `links`, where a mention of few records counts more than one of many."""
+    return sum(1.0 / len(m.records) for m in mentions if any(connected(fact, g) for g in m.facts[:40]))
 
 
 def links(fact: Fact, mentions: Iterable[Mention]) -> int:

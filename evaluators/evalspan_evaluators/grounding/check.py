@@ -2,22 +2,35 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 
 from evalspan_evaluators.grounding import quantity as quantities
-from evalspan_evaluators.grounding.bind import Binder, Scope, is_number, known_units, linked, links, same_key
+from evalspan_evaluators.grounding.bind import Binder, Scope, closeness, is_number, known_units, linked, links, same_key
 from evalspan_evaluators.grounding.claim import Claim, extract
 from evalspan_evaluators.grounding.context import Context, attribute_match, context_of, fact_words
 from evalspan_evaluators.grounding.derive import derive, hints_of
 from evalspan_evaluators.grounding.index import Fact, Index
 from evalspan_evaluators.grounding.lookup import find_days, find_numbers, find_times, number_of
+from evalspan_evaluators.grounding.mention import Mention
 from evalspan_evaluators.grounding.source import Source
-from evalspan_evaluators.grounding.text import fold, sentences
+from evalspan_evaluators.grounding.text import fold, key_words, sentences, words
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
 __all__ = ["check"]
 
+_PAIR_AFTER = re.compile(r"\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?\d")
+_PAIR_BEFORE = re.compile(r"\d\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?$")
+_BRACKETED = re.compile(r"[\s'*]*(?:s\s)?\(\s*(?:\d+\s?[-–/]\s?)?")
+_LETTERS = re.compile(r"[A-Za-z]{4,}")
 _OF = re.compile(r"\s+(?:of|von|de|des)\b")
+_STAMPS = frozenset("created updated modified timestamp at fetched generated inserted".split())
+_MADE = frozenset(
+    "created booked made placed ordered updated modified changed issued opened registered booking creation since last purchased "
+    "erstellt créé creado criado gebucht".split()
+)
+#: More facts than this about the same thing name no single true value.
+_FEW = 6
 _COUNT_WORDS = frozenset(
     "seat count quantity qty num age year month day hour minut second id zip phone index page rank position size".split()
 )
@@ -29,6 +42,11 @@ class _Checker:
     def __init__(self, answer: str, index: Index) -> None:
         self.text = fold(answer)
         self.claims = extract(answer)
+        said = [s.content for s in index.sources if s.kind == "user" and isinstance(s.content, str)]
+        #: The last thing the user said.
+        self.last_words = said[-1].lower() if said else ""
+        #: Derived values by number: said again, they need no second proof.
+        self.proven: dict[float, ClaimVerdict] = {}
         self.question = " ".join(
             s.content[:600] for s in [s for s in index.sources if s.kind == "user" and isinstance(s.content, str)][-2:]
         )
@@ -42,7 +60,10 @@ class _Checker:
 
     def check(self, claim: Claim) -> ClaimVerdict:
         if claim.quantity is not None:
-            return self.number(claim)
+            verdict = self.number(claim)
+            if verdict.outcome == "supported" and verdict.formula:
+                self.proven.setdefault(claim.quantity.value, verdict)
+            return verdict
         if claim.kind == "date":
             return self.moment(claim, find_days(claim.moment.days, self.index) if claim.moment else [])
         if claim.kind == "time":
@@ -59,6 +80,9 @@ class _Checker:
         found = [f for f in find_numbers(claim, self.index) if not _clashes(claim, f)]
         if claim.quantity is not None and claim.quantity.worded and _OF.match(self.text, claim.end):
             return ClaimVerdict(claim=claim, outcome="not_checkable")
+        repeated = self.proven.get(claim.quantity.value) if claim.quantity is not None else None
+        if repeated is not None and not _is_small(claim):
+            return replace(repeated, claim=claim)
         bound = self.by_attribute(claim, context, scope, found)
         if bound is not None:
             return bound
@@ -70,36 +94,38 @@ class _Checker:
                 return other
             best = max(found, key=lambda f: attribute_match(context.all, f))
             return ClaimVerdict(claim=claim, outcome="supported", fact=best)
+        if _is_small(claim):
+            return self.small(claim, context, found)
         derived = self.derived(claim, context)
         if derived is not None:
             return derived
-        if _is_small(claim):
-            return self.small(claim, context, found)
         truth = self.truth(claim, context)
         return ClaimVerdict(claim=claim, outcome="contradicted" if truth else "unsupported", fact=truth)
 
     def by_attribute(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
         """The subject's own field, where the claim's words name it."""
-        words = context.label + context.after
-        if not words:
+        named = context.label + context.after
+        if self.paired(claim):
+            return self.pair(claim, scope, found)
+        if claim.kind == "percent":
+            named = (*named, "percent", "pct")
+        if not named:
             return None
         known = set(map(id, found))
         for mention in scope.near:
-            facts = self.binder.attribute_facts(mention, words)
+            facts = self.binder.attribute_facts(mention, named, lambda f: _comparable(claim, f))
             if not facts:
                 continue
             for fact in facts:
                 if id(fact) in known:
                     return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
             for other in scope.line:
-                for fact in self.binder.attribute_facts(other, words):
+                for fact in self.binder.attribute_facts(other, named):
                     if id(fact) in known:
                         return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
             for fact in found:
-                if attribute_match(words, fact) >= 0.5 and linked([fact], (mention,)):
+                if attribute_match(named, fact) >= 0.5 and linked([fact], (mention,)):
                     return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
-            if not all(_comparable(claim, f) for f in facts):
-                return None
             derived = self.derived(claim, context) if not _is_small(claim) or self.hinted(context) else None
             if derived is not None:
                 return derived
@@ -108,18 +134,19 @@ class _Checker:
 
     def small(self, claim: Claim, context: Context, found: Sequence[Fact]) -> ClaimVerdict:
         """A small whole number proves nothing by standing somewhere: what it counts must agree."""
-        nouns = context.after[:3]
+        assert claim.quantity is not None
+        nouns = (*context.after[:3], claim.quantity.unit) if claim.quantity.unit else context.after[:3]
         known, exact = known_units(self.binder, nouns)
         same = [f for f in found if any(f is k for k in known)]
         if same:
             return ClaimVerdict(claim=claim, outcome="supported", fact=same[0])
-        derived = self.derived(claim, context) or self.counted(claim)
+        derived = self.counted(claim)
         if derived is not None:
             return derived
-        derived = self.multiple(claim, exact)
+        derived = self.multiple(claim, exact) or (self.derived(claim, context) if self.hinted(context) else None)
         if derived is not None:
             return derived
-        if exact:
+        if exact and len(exact) <= _FEW:
             return ClaimVerdict(claim=claim, outcome="contradicted", fact=exact[0], code="OTHER_COUNT")
         if found:
             return ClaimVerdict(claim=claim, outcome="supported", fact=found[0], code="WEAK")
@@ -128,11 +155,31 @@ class _Checker:
     def derived(self, claim: Claim, context: Context) -> ClaimVerdict | None:
         """Supported by a small formula over the sources or over the answer's own numbers."""
         start, end = context.sentence
-        hints = hints_of(self.text[start:end], self.question)
+        asked = "" if _is_small(claim) else self.question
+        hints = hints_of(self.text[start:end], asked)
         found = derive(claim, hints, self.index, self.claims)
         if found is None:
             return None
         return ClaimVerdict(claim=claim, outcome="supported", fact=found.fact, formula=found.formula, code="DERIVED")
+
+    def paired(self, claim: Claim) -> bool:
+        """Part of `110 - 106`, `7-of-12` or `3/4`: which of two fields it means is open."""
+        return bool(_PAIR_AFTER.match(self.text, claim.end) or _PAIR_BEFORE.search(self.text, max(0, claim.start - 14), claim.start))
+
+    def pair(self, claim: Claim, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """Any number of a subject in reach supports a half of a pair."""
+        for mention in (*scope.near, *scope.line):
+            for record in mention.records[:8]:
+                for fact in found:
+                    if fact.record is record:
+                        return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
+        for mention in scope.near:
+            # `Name ( 16 - 32 )`: right behind its subject a pair must stand in the subject's record.
+            gap = self.text[mention.end : claim.start]
+            facts = [f for r in mention.records[:8] for f in r.facts if _same_type(f, claim)]
+            if mention.end <= claim.start and len(facts) >= 4 and _BRACKETED.fullmatch(gap):
+                return ClaimVerdict(claim=claim, outcome="contradicted", fact=facts[0], code="OTHER_VALUE")
+        return None if found else ClaimVerdict(claim=claim, outcome="not_checkable")
 
     def hinted(self, context: Context) -> bool:
         """Whether the sentence itself speaks of a sum, a difference or an average."""
@@ -165,15 +212,18 @@ class _Checker:
         mentions = scope.all
         if not mentions or any(f.record.prose is not None or f.record.source.kind == "user" for f in found):
             return None
-        if linked(found, mentions):
-            return None
-        near = scope.near or mentions[:1]
-        for mention in (*near, *mentions):
+        ours = max(closeness(f, mentions) for f in found[:60])
+        best: tuple[float, Fact] | None = None
+        for mention in mentions:
             for record in mention.records[:8]:
                 for fact in record.below(200):
                     if same_key(fact, found) and _same_type(fact, claim):
-                        return ClaimVerdict(claim=claim, outcome="contradicted", fact=fact, code="OTHER_RECORD")
-        return None
+                        near = closeness(fact, mentions)
+                        if best is None or near > best[0]:
+                            best = (near, fact)
+        if best is None or best[0] < max(ours + 0.4, 2 * ours):
+            return None
+        return ClaimVerdict(claim=claim, outcome="contradicted", fact=best[1], code="OTHER_RECORD")
 
     def truth(self, claim: Claim, context: Context) -> Fact | None:
         """The value the claim most likely gets wrong: by the words around it, then by its digits."""
@@ -194,11 +244,47 @@ class _Checker:
         context = self.context(claim)
         scope = self.binder.scope(claim, context)
         if found:
-            other = self.other_record(claim, scope, found)
+            found = self.dated(claim, context, found)
+            other = self.other_day(claim, scope, found) if claim.kind == "date" else self.other_record(claim, scope, found)
             return other or ClaimVerdict(claim=claim, outcome="supported", fact=found[0])
         if claim.text.isdigit() and self.index.holds(claim.text) >= 0:
             return ClaimVerdict(claim=claim, outcome="supported")
         return ClaimVerdict(claim=claim, outcome="unsupported")
+
+    def speaks_of_making(self, claim: Claim) -> bool:
+        """Whether the words right before a date say that something was created, booked or changed then."""
+        start = max(0, claim.start - 60)
+        return bool(set(words(self.text[start : claim.end + 20])) & _MADE)
+
+    def dated(self, claim: Claim, context: Context, found: list[Fact]) -> list[Fact]:
+        """Without `created at` and the like, unless the sentence speaks of that."""
+        if claim.kind != "date" or self.speaks_of_making(claim):
+            return found
+        return [f for f in found if not _is_bookkeeping(f)] or found
+
+    def other_day(self, claim: Claim, scope: Scope, found: list[Fact]) -> ClaimVerdict | None:
+        """The day belongs to another record, or only to the clock, and the subject has days of its own."""
+        assert claim.moment is not None
+        if any(f.record.source.kind == "user" or (f.record.prose is not None and f.record.source.kind != "system_prompt") for f in found):
+            return None
+        mentions = scope.all
+        if not mentions:
+            return None
+        if any(_is_bookkeeping(f) for f in found) and self.speaks_of_making(claim):
+            return None
+        loose = all(_is_bookkeeping(f) or f.record.source.kind == "system_prompt" for f in found)
+        ours = 0.0 if loose else max(closeness(f, mentions) for f in found[:60])
+        best: tuple[float, Fact] | None = None
+        for mention in mentions:
+            for record in mention.records[:8]:
+                for fact in record.below(200):
+                    if _same_type(fact, claim) and not _is_bookkeeping(fact) and (loose or same_key(fact, found)):
+                        near = closeness(fact, mentions)
+                        if best is None or near > best[0]:
+                            best = (near, fact)
+        if best is None or best[0] < max(ours + 0.3, 1.5 * ours):
+            return None
+        return ClaimVerdict(claim=claim, outcome="contradicted", fact=best[1], code="OTHER_RECORD")
 
     # Ids, addresses and quotes
 
@@ -228,7 +314,46 @@ class _Checker:
                                 best = (score, fact)
             if best and best[0] >= ours + 2 and str(best[1].value).lower() not in self.text.lower():
                 return ClaimVerdict(claim=claim, outcome="contradicted", fact=best[1], code="OTHER_RECORD")
-        return ClaimVerdict(claim=claim, outcome="supported", fact=facts[0])
+        stale = self.stale(claim, facts, mentions)
+        return stale or ClaimVerdict(claim=claim, outcome="supported", fact=facts[0])
+
+    def stale(self, claim: Claim, facts: list[Fact], mentions: Sequence[Mention]) -> ClaimVerdict | None:
+        """An id nobody asked for last, while the last tool call was about another one that the answer leaves out."""
+        last = max((s.call for s in self.index.sources if s.kind == "tool_result"), default=-1)
+        answer = self.text.lower()
+        shape = _shape(claim.text)
+        if last < 0 or any(f.record.source.call == last for f in facts):
+            return None
+        keys = {f.key.rstrip("s") for f in facts}
+        said = [c for c in self.claims if c.kind == "id" and _shape(c.text) == shape and c.text.lower() != claim.text.lower()]
+        fetched = [f for f in facts if f.place < 0 and f.record.source.kind == "tool_result" and f.record.prose is None]
+        if said or (fetched and (linked(fetched, mentions) or claim.text.lower() in self.last_words)):
+            return None
+        others = [
+            f
+            for record in self.index.records
+            if record.source.call == last
+            for f in record.facts
+            if f.place < 0 and isinstance(f.value, str) and _shape(f.value) == shape and _alike(f.key, keys)
+        ]
+        if not others or any(str(f.value).lower() in answer for f in others):
+            return None
+        return ClaimVerdict(claim=claim, outcome="contradicted", fact=others[0], code="OTHER_RECORD")
+
+
+def _shape(token: str) -> tuple[int, bool, bool]:
+    """Length and kinds of characters of an id."""
+    return len(token), any(c.isdigit() for c in token), any(c.isalpha() for c in token)
+
+
+def _alike(key: str, keys: set[str]) -> bool:
+    parts = set(key_words(key)) - {"id", "number", "no", "code"}
+    return key in keys or any(parts & set(key_words(other)) or other in parts for other in keys)
+
+
+def _is_bookkeeping(fact: Fact) -> bool:
+    """A `created_at`-like stamp, which answers seldom speak of."""
+    return fact.record.prose is None and bool(_STAMPS.intersection(key_words(fact.key)))
 
 
 def _is_small(claim: Claim) -> bool:
@@ -248,8 +373,10 @@ def _clashes(claim: Claim, fact: Fact) -> bool:
         ours = claim.quantity.currency
         return ours is not None and ours != fact.quantity.currency and {ours, fact.quantity.currency} != {"USD"}
     if claim.kind == "money":
-        words = fact_words(fact) if fact.record.prose is None else (fact.quantity.unit,) if fact.quantity else ()
-        return any(w in _COUNT_WORDS or quantities.dimension(w) == "time" for w in words)
+        if isinstance(fact.value, str) and fact.record.prose is None and _LETTERS.search(fact.value):
+            return True  # Suite 744
+        parts = fact_words(fact) if fact.record.prose is None else (fact.quantity.unit,) if fact.quantity else ()
+        return any(w in _COUNT_WORDS or quantities.dimension(w) == "time" for w in parts)
     return False
 
 

@@ -114,8 +114,16 @@ def _word_match(fact_word: str, claim_word: str) -> float:
 
 
 def own_match(words: tuple[str, ...], fact: Fact) -> float:
-    """Like `attribute_match` over the fact's own key only."""
-    return 0.0 if fact.record.prose is not None else _share(words, _key_stems(fact.key))
+    """Like `attribute_match` over the fact's own key, and the key of a plain inner object such as `prices`."""
+    record = fact.record
+    if record.prose is not None:
+        return 0.0
+    own = _share(words, _key_stems(fact.key))
+    around = record.key
+    if isinstance(around, str) and record.parent is not None and around[:1] not in ".[$" and not any(c.isdigit() for c in around):
+        outer = _share(words, _key_stems(around))
+        return 0.5 * own + 0.6 * outer if outer >= 0.6 else 0.6 * own
+    return own
 
 
 def attribute_match(words: tuple[str, ...] | frozenset[str], fact: Fact) -> float:

@@ -8,7 +8,7 @@ from itertools import combinations
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.index import Fact, Index
 from evalspan_evaluators.grounding.lookup import number_of
-from evalspan_evaluators.grounding.quantity import Quantity
+from evalspan_evaluators.grounding.quantity import Quantity, dimension
 from evalspan_evaluators.grounding.text import STOP_WORDS, key_words, stem, words
 
 __all__ = ["Derivation", "Hints", "derive", "hints_of"]
@@ -143,8 +143,13 @@ def derive(claim: Claim, hints: Hints, index: Index, others: Sequence[Claim]) ->
     if found is not None:
         return Derivation(found, None)
     tries = 0
+    timed = claim.kind == "duration"
     for group, related in _groups(index, hints):
+        if timed:
+            group = [f for f in group if f.quantity is not None and dimension(f.quantity.unit) == "time"]
         values = [(v, f) for f in group if (v := number_of(f)) is not None]
+        if not values:
+            continue
         wanted = target if scale == 1 or scale in index.scales(group[0].record.source) else strict
         if related:
             formula = _several(wanted, [v for v, _ in values], hints)

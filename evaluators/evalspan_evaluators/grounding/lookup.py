@@ -96,7 +96,7 @@ def _has_unit_near(fact: Fact, q: Quantity, factor: float) -> bool:
 def _approximately(q: Quantity, index: Index) -> list[Fact]:
     """`about 19,000` may stand for 18,734: within half of the last digit that is not zero, at most 5 %."""
     digits = q.digits.replace(",", "").replace(".", "").rstrip("0")
-    if not q.approximate or not digits:
+    if not q.approximate or not digits or len(digits) == len(q.digits.replace(",", "").replace(".", "")):
         return []
     value = abs(q.value)
     width = 10.0 ** (len(str(int(value))) - len(digits)) if value >= 1 else q.step

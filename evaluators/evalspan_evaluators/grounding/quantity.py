@@ -1,7 +1,7 @@
 """Quantity: a number in text with its sign, scale, currency, percent, unit and precision, in several locales."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from evalspan_evaluators.grounding.text import STOP_WORDS, fold, guess_language, stem
@@ -197,6 +197,8 @@ def _unit_after(text: str, at: int) -> tuple[str, int]:
     unit = match["unit"]
     if unit.lower() in STOP_WORDS:
         return "", at
+    if dimension(stem(unit)) == "" and (second := _UNIT.match(text, match.end())) and dimension(stem(second["unit"])) == "time":
+        return stem(second["unit"]), second.end()  # business days, calendar weeks
     return (unit.lower() if unit.startswith("°") or "/" in unit else stem(unit)), match.end()
 
 
@@ -303,4 +305,22 @@ def scan(text: str) -> tuple[Quantity, ...]:
                 )
             )
         found.sort(key=lambda q: q.start)
-    return tuple(found)
+    return tuple(_share_units(found, text))
+
+
+_RANGE = re.compile(r"\s?(?:to|bis|à|a|or|oder|ou|o|-|–|—|~|至|から)\s?", re.IGNORECASE)
+
+
+def _share_units(found: list[Quantity], text: str) -> list[Quantity]:
+    """`5 to 7 days`: the first end of a range has the unit of the second."""
+    for at in range(len(found) - 1):
+        first, second = found[at], found[at + 1]
+        if first.end < second.start <= first.end + 5 and _RANGE.fullmatch(text, first.end, second.start):
+            found[at] = replace(
+                first,
+                unit=second.unit,
+                percent=second.percent or first.percent,
+                currency=first.currency or second.currency,
+                scale=first.scale if first.scale != 1 else second.scale,
+            )
+    return found
