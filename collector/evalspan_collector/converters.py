@@ -13,6 +13,8 @@ from evalspan_collector.python_repr import looks_like_repr, read_repr
 __all__ = [
     "REDACTED",
     "Convert",
+    "answered_events",
+    "asked_events",
     "choose",
     "documents",
     "entity_arguments",
@@ -228,6 +230,25 @@ def flat_messages(role: Role) -> Convert:
         return dumps(found) if any(m.parts for m in found) else None
 
     return convert
+
+
+def asked_events(value: Any) -> str | None:
+    """The input in a JSON list of message events; the choices among them are the output."""
+    return _of_events(value, "user", choices=False)
+
+
+def answered_events(value: Any) -> str | None:
+    """The output in a JSON list of message events."""
+    return _of_events(value, "assistant", choices=True)
+
+
+def _of_events(value: Any, role: Role, *, choices: bool) -> str | None:
+    listed = unwrap(value, python=True)
+    if not isinstance(listed, list):
+        return None
+    wanted = [e for e in listed if isinstance(e, dict) and (e.get("event.name") == "gen_ai.choice") is choices]
+    found = from_value(wanted, role)
+    return dumps(found) if any(m.parts for m in found) else None
 
 
 def system(value: Any) -> str | None:

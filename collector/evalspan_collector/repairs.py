@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evalspan_collector import evaluation_results
 from evalspan_collector.conventions import NAME_PATTERNS, NOT_PROVIDERS, PROVIDERS
 from evalspan_collector.converters import integer
 from evalspan_collector.lenient_json import dump, parse_object, unwrap
+from evalspan_collector.message import Message
 from evalspan_collector.messages import dumps, from_value, loads, tool_result
 from evalspan_collector.raw import RawSpan
 from evalspan_collector.span import SpanKind, Usage
@@ -143,7 +144,7 @@ def names_from_span_name(draft: Draft) -> bool:
 
 _NO_NAMES = frozenset(
     {"invoke_agent", "agent run", "agent_turn", "start_agent_activity", "ai.generateText", "ai.streamText", "ai.generateObject", "ai.streamObject",
-     "claude_code.interaction", "anthropic.messages.tool_runner", "Agent workflow", "Agent Workflow", "create_agent"}
+     "claude_code.interaction", "ClaudeAgentSDK.query", "ClaudeAgentSDK.ClaudeSDKClient", "anthropic.messages.tool_runner", "Agent workflow", "Agent Workflow", "create_agent"}
 )  # fmt: skip
 
 
@@ -426,6 +427,24 @@ def agent_of_llama_index(draft: Draft) -> bool:
     return False
 
 
+def input_of_logfire(draft: Draft) -> bool:
+    """Logfire's first version wraps the arguments of Anthropic's tool calls once more: `{"input": {...}}`."""
+    if "response_data" not in draft.raw.attributes or "output_messages" not in draft.fields:
+        return False
+    fired = False
+    found: list[Message] = []
+    for held in loads(draft.fields["output_messages"], "assistant"):
+        parts = []
+        for part in held.parts:
+            inner = part.arguments.get("input") if isinstance(part.arguments, dict) and len(part.arguments) == 1 else None
+            fired = fired or isinstance(inner, dict)
+            parts.append(replace(part, arguments=inner) if part.type == "tool_call" and isinstance(inner, dict) else part)
+        found.append(replace(held, parts=tuple(parts)))
+    if fired:
+        draft.fields["output_messages"] = dumps(found)
+    return fired
+
+
 def history_of_pydantic_ai(draft: Draft) -> bool:
     """The agent span holds the whole history: this run's question and answer are behind `new_message_index`."""
     if "pydantic_ai.all_messages" not in draft.raw.attributes or "input_messages" not in draft.fields:
@@ -562,6 +581,7 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("milliseconds_of_strands", milliseconds_of_strands, frozenset({"strands"})),
     Repair("pending_spans_of_logfire", pending_spans_of_logfire, needs=frozenset({"logfire.span_type"})),
     Repair("merged_tools_of_adk", merged_tools_of_adk, kinds=_TOOLS),
+    Repair("input_of_logfire", input_of_logfire, needs=frozenset({"response_data"})),
     Repair("history_of_pydantic_ai", history_of_pydantic_ai, needs=frozenset({"pydantic_ai.all_messages"})),
     Repair("vercel_answer", vercel_answer, frozenset({"vercel"})),
     Repair("evaluations", evaluations, needs=_EVALUATIONS),

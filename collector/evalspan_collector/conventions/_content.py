@@ -3,7 +3,7 @@
 from typing import Any
 
 from evalspan_collector.conventions._source import Rows, Source, rows
-from evalspan_collector.converters import documents, flat_messages, messages, path, raw_text, system, text, tools
+from evalspan_collector.converters import answered_events, asked_events, documents, flat_messages, messages, path, raw_text, system, text, tools
 from evalspan_collector.lenient_json import dump, parse_object
 from evalspan_collector.span import SpanKind as K
 
@@ -48,7 +48,7 @@ CONTENT: Rows = {
         Source("llm.input_messages.", flat_messages("user")),
         Source("gen_ai.prompt.", flat_messages("user")),
         *rows("pydantic_ai.all_messages", "all_messages_events", "ai.prompt.messages", "ai.prompt", convert=_ASKED),
-        Source("events", _ASKED),
+        Source("events", asked_events),
         *rows("gcp.vertex.agent.llm_request", "request_data", convert=_ASKED),
         *rows("mlflow.spanInputs", "langfuse.observation.input", "genkit:input", convert=_ASKED, when=_MODEL),
         *rows("gen_ai.prompt", "lk.chat_ctx", "new_context", "raw_input", convert=_ASKED, when=_HOLDERS),
@@ -61,6 +61,7 @@ CONTENT: Rows = {
         *rows("gen_ai.output.messages", convert=_ANSWERED, when=tuple(k for k in K if k is not K.TOOL)),
         Source("llm.output_messages.", flat_messages("assistant")),
         Source("gen_ai.completion.", _completion),
+        Source("events", answered_events),
         *rows("gcp.vertex.agent.llm_response", "response_data", convert=_ANSWERED),
         *rows("mlflow.spanOutputs", "langfuse.observation.output", "genkit:output", convert=_ANSWERED, when=_MODEL),
         *rows(
@@ -87,6 +88,8 @@ CONTENT: Rows = {
         *rows("ai.prompt.tools", "mlflow.chat.tools", "model_request_parameters", convert=tools),
         Source("gcp.vertex.agent.llm_request", path("config", "tools", then=tools)),
         Source("request_data", path("tools", then=tools)),
+        Source("genkit:input", path("tools", then=tools), frozenset(_MODEL)),
+        *rows("mlflow.spanInputs", "input.value", "langfuse.observation.input", convert=path("tools", then=tools), when=_MODEL),
         Source("gen_ai.agent.tools", tools),
         Source("smolagents.tools_names", tools),
         Source("sk.available_functions", tools),

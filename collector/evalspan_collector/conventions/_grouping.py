@@ -21,6 +21,11 @@ def _merged(value: Any) -> dict[str, Any] | None:
 
 _SESSION = "session_id|thread_id|conversation_id|sessionId|threadId|conversationId"
 
+def _thread(value: Any) -> str | None:
+    """The thread of a LangGraph config."""
+    return path(_SESSION)(value) if isinstance(value, dict) else text(value)
+
+
 GROUPING: Rows = {
     "session_id": (
         *rows("gen_ai.conversation.id", "session.id", "langfuse.session.id"),
@@ -54,7 +59,9 @@ GROUPING: Rows = {
             "genkit:metadata:sessionId",
         ),
         Source("metadata.requester_metadata", path(_SESSION)),
-        *rows("mlflow.spanInputs", convert=path("run_config", "group_id")),
+        *rows("kwargs", "mlflow.spanInputs", convert=path("run_config", "group_id")),
+        *rows("kwargs", "mlflow.spanInputs", convert=path(_SESSION)),
+        *rows("kwargs", "mlflow.spanInputs", "config", convert=path("config|configurable", "configurable|thread_id|session_id", then=_thread)),
         *rows("langfuse.trace.metadata.session_id", "copilot_chat.session_id", "conversation.id"),
     ),
     "user_id": rows(

@@ -85,7 +85,8 @@ _GENKIT = _words(
     reranker="reranker",
     evaluator="evaluator",
     prompt="prompt executable-prompt",
-    workflow="flow agent",
+    workflow="flow",
+    agent="agent",
     chain="util utility helper flowstep",
 )
 _VERCEL_OUTER = ("generatetext", "streamtext", "generateobject", "streamobject")

@@ -10,6 +10,7 @@ from evalspan_collector.converters import (
     path,
     pruned,
     scaled,
+    tail,
     text,
 )
 from evalspan_collector.span import SpanKind as K
@@ -158,7 +159,7 @@ _MODEL: Rows = {
         Source("mlflow.llm.model", text),
         *rows("litellm.provider.model"),
         *rows("model", "model_name", when=_MODELS),
-        Source("genkit:name", text, frozenset({K.LLM, K.EMBEDDING})),
+        Source("genkit:name", tail("/"), frozenset({K.LLM, K.EMBEDDING})),
         *rows(
             "mlflow.spanInputs",
             "input.value",
@@ -179,6 +180,7 @@ _MODEL: Rows = {
         Source("output.value", path("result", "raw", "model"), frozenset({K.CHAIN, K.AGENT, K.WORKFLOW})),
         *rows("llm.model_name", "langfuse.observation.model.name"),
         Source("gcp.vertex.agent.llm_response", path("model_version|modelVersion")),
+        Source("genkit:output", path("custom|raw", "model|modelVersion"), frozenset(_MODELS)),
         *rows(
             "mlflow.spanOutputs",
             "output.value",

@@ -64,6 +64,7 @@ def _raw_usage(*keys: str) -> Any:
 
 
 _MODEL = frozenset({SpanKind.LLM})
+_ANSWERS = ("response_data",)
 _INPUT = "input_tokens|prompt_tokens|inputTokens|promptTokens"
 _OUTPUT = "output_tokens|completion_tokens|outputTokens|completionTokens"
 
@@ -78,6 +79,7 @@ USAGE: Rows = {
         Source(_GENKIT, path("usage", _INPUT, then=integer)),
         Source("gen_ai.usage.input_token_details", path("total|input_tokens", then=integer)),
         Source("usage", _detail(_INPUT)),
+        *rows(*_ANSWERS, convert=path("usage", _INPUT, then=integer)),
         *rows("genkit:metadata:usage:inputTokens", convert=integer),
     ),
     "output_tokens": (
@@ -100,6 +102,7 @@ USAGE: Rows = {
         Source(_ADK, _sum_of("candidates_token_count", "thoughts_token_count")),
         Source(_GENKIT, path("usage", _OUTPUT, then=integer)),
         Source("usage", _detail(_OUTPUT)),
+        *rows(*_ANSWERS, convert=path("usage", _OUTPUT, then=integer)),
     ),
     "total_tokens": (
         *rows(
@@ -135,6 +138,9 @@ USAGE: Rows = {
         *rows(*_MLFLOW, convert=_detail("cache_read_input_tokens|cached_tokens")),
         *rows("cache_read_tokens", convert=integer),
         Source(_ADK, _sum_of("cached_content_token_count")),
+        Source(_GENKIT, path("usage", "cachedContentTokens|cachedTokens", then=integer)),
+        *rows(*_ANSWERS, convert=path("usage", "cache_read_input_tokens", then=integer)),
+        *rows(*_ANSWERS, convert=path("usage", "prompt_tokens_details|input_tokens_details", "cached_tokens", then=integer)),
         Source(
             _DETAILS,
             _bucket(
@@ -215,6 +221,7 @@ USAGE: Rows = {
         *rows("ai.usage.reasoningTokens", "ai.usage.outputTokenDetails.reasoningTokens", convert=integer),
         Source("ai.response.providerMetadata", path("openai", "reasoningTokens", then=integer)),
         Source(_ADK, _sum_of("thoughts_token_count")),
+        Source(_GENKIT, path("usage", "thoughtsTokens|reasoningTokens", then=integer)),
         Source(_DETAILS, _bucket("", "output_reasoning", "output_reasoning_tokens", "reasoning", "reasoning_tokens")),
         *rows("gen_ai.usage.completion_tokens_details.reasoning_tokens", convert=integer),
         Source(

@@ -269,6 +269,7 @@ _CONTAINERS: tuple[tuple[str, _Reader], ...] = (
     ("outputs", _update),
     ("kwargs", _update),
     ("replies", _response_output),
+    ("combined_chunk_content", _prompt),
     ("new_messages", _messages),
     ("new_message", _update),
     ("ev", _repr_text),

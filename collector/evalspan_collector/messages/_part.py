@@ -40,7 +40,7 @@ def tool_call(block: _Dict, *, server_side: bool = False) -> Part:
     """A request for a tool, in any spelling of its id, name and arguments."""
     function = block.get("function")
     inner: _Dict = function if isinstance(function, dict) else block
-    name = _first(inner, "name", "toolName", "tool_name") or (function if isinstance(function, str) else None)
+    name = _first(inner, "name", "toolName", "tool_name", "function_name") or (function if isinstance(function, str) else None)
     call_id = _str(_first(block, "call_id", "id", "toolCallId", "tool_call_id", "toolUseId", "ref", "callId"))
     arguments = unwrap(_first(inner, "arguments", "args", "input", "parameters", "arguments_json"), python=True)
     return Part(
