@@ -18,15 +18,18 @@ AsyncStream = AsyncGenerator[Any, Any]
 @overload
 def tool(function: F, /) -> F: ...
 @overload
-def tool(name: str | None = None, /, *, description: str | None = None) -> Callable[[F], F]: ...
-def tool(target: Any = None, /, *, description: str | None = None) -> Any:
+def tool(
+    target: str | None = None, /, *, name: str | None = None, description: str | None = None
+) -> Callable[[F], F]: ...
+def tool(target: Any = None, /, *, name: str | None = None, description: str | None = None) -> Any:
     """Record every call of a function as a tool call: name, arguments, result or error.
 
-    Use as `@tool`, `@tool()`, `@tool("name")` or `@tool(description=...)`. The function behaves as
+    Use as `@tool`, `@tool()`, `@tool("name")` or `@tool(name=..., description=...)`. The function behaves as
     before: same result, same exception, same kind (coroutine, generator, method).
 
     Args:
         target: The function, or the tool's name where it differs from the function's.
+        name: The tool's name, by keyword.
         description: What the tool does; by default the first line of the docstring.
 
     Raises:
@@ -36,23 +39,36 @@ def tool(target: Any = None, /, *, description: str | None = None) -> Any:
     def kind(function: Callable[..., object], name: str) -> Kind:
         return ToolKind(name, Parameters.of(function), description or _summary(function))
 
-    return _decorator(target, kind)
+    return _decorator(target, name, kind)
 
 
 @overload
 def agent(function: F, /) -> F: ...
 @overload
 def agent(
-    name: str | None = None, /, *, description: str | None = None, version: str | None = None
+    target: str | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    version: str | None = None,
 ) -> Callable[[F], F]: ...
-def agent(target: Any = None, /, *, description: str | None = None, version: str | None = None) -> Any:
+def agent(
+    target: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    version: str | None = None,
+) -> Any:
     """Record every call of a function as one invocation of an agent: input, output or error.
 
     A call with no agent around it is a run; one inside another agent is a sub-agent's step. Use as
-    `@agent`, `@agent()`, `@agent("name")` or `@agent(version=...)`.
+    `@agent`, `@agent()`, `@agent("name")` or `@agent(name=..., version=...)`.
 
     Args:
         target: The function, or the agent's name where it differs from the function's.
+        name: The agent's name, by keyword.
         description: What the agent is for; by default the first line of the docstring.
         version: Version of the agent, to compare its runs before and after a change.
 
@@ -63,11 +79,12 @@ def agent(target: Any = None, /, *, description: str | None = None, version: str
     def kind(function: Callable[..., object], name: str) -> Kind:
         return AgentKind(name, Parameters.of(function), description or _summary(function), version)
 
-    return _decorator(target, kind)
+    return _decorator(target, name, kind)
 
 
-def _decorator(target: object, kind: Callable[[Callable[..., object], str], Kind]) -> object:
-    name = target if isinstance(target, str) else None
+def _decorator(target: object, name: str | None, kind: Callable[[Callable[..., object], str], Kind]) -> object:
+    if isinstance(target, str):
+        target, name = None, name or target
 
     def decorate(function: object) -> object:
         if isinstance(function, staticmethod | classmethod):  # decorated above @staticmethod or @classmethod
@@ -78,7 +95,7 @@ def _decorator(target: object, kind: Callable[[Callable[..., object], str], Kind
         plain = name or getattr(function, "__name__", None) or type(function).__name__
         return _wrap(function, kind(function, plain))
 
-    return decorate if target is None or name is not None else decorate(target)
+    return decorate if target is None else decorate(target)
 
 
 def _wrap(function: Callable[..., object], kind: Kind) -> Callable[..., object]:
