@@ -76,7 +76,7 @@ def _hear_queues(
             calls, told = queue_calls(draft, teams, since)
             by_root[draft.root] = calls
             about.setdefault(draft.root, []).extend(told)
-        since = max(since, max(r.end for r in draft.roots))
+        since = max(since, *(r.end for r in draft.roots))
 
 
 def _by_root(drafts: list[Draft], calls: list[Call]) -> dict[Node, list[Call]]:

@@ -2,18 +2,19 @@
 
 import hashlib
 import json
-from typing import Any, cast
+from typing import Any
 
 from evalspan_collector.assemble.calls import Call
 from evalspan_collector.assemble.content import Content, content_of, tool_definitions
-from evalspan_collector.assemble.failure import parsed
+from evalspan_collector.assemble.execution import Findings
+from evalspan_collector.assemble.failure import as_list, as_object, parsed
 from evalspan_collector.assemble.names import agent_name
 from evalspan_collector.assemble.node import Node, ancestors
 from evalspan_collector.assemble.reading import Reader
 from evalspan_collector.assemble.roots import Draft
 from evalspan_collector.assemble.status import error_of
 from evalspan_collector.assemble.steps import agent_label, price_of, steps_of
-from evalspan_collector.assemble.tools import Execution, find_executions
+from evalspan_collector.assemble.tools import find_executions
 from evalspan_collector.prices import Prices
 from evalspan_collector.run import ReceivedEvaluation, Run, Step
 from evalspan_collector.span import Span, SpanKind, Usage
@@ -44,10 +45,11 @@ def build_run(draft: Draft, calls: list[Call], extra: list[Span], reader: Reader
     """
     nodes = list(draft.nodes())
     executions = find_executions(nodes, calls, reader, died=draft.root.virtual)
-    content = content_of(draft, nodes, calls, executions, reader)
-    steps = steps_of(draft, nodes, calls, executions, reader, prices)
-    error = error_of(draft, nodes, calls, executions, content, reader)
-    usage, usage_source = _usage(draft, nodes, calls)
+    found = Findings(draft, nodes, calls, executions, reader)
+    content = content_of(found)
+    steps = steps_of(found, prices)
+    error = error_of(found, content)
+    usage, usage_source = _usage(nodes, calls)
     embeddings = [n for n in nodes if n.kind in _COUNTED and not n.hidden and not _counted_above(n)]
     cost, unknown = _cost(draft, steps, embeddings, prices, aggregate=usage_source == "aggregate")
     spans = [n.span for n in nodes if not n.virtual]
@@ -81,7 +83,7 @@ def build_run(draft: Draft, calls: list[Call], extra: list[Span], reader: Reader
         error=error[0] if error is not None else None,
         input=content.input,
         output=content.output,
-        flags=_flags(draft, nodes, calls, content, usage_source, executions),
+        flags=_flags(found, content, usage_source),
         tags=tuple(sorted({t for s in spans for t in s.tags})),
         metadata=_metadata(grouping),
         steps=steps,
@@ -96,7 +98,7 @@ def build_run(draft: Draft, calls: list[Call], extra: list[Span], reader: Reader
         stitch_confidence=draft.confidence,
         dialects=tuple(sorted({s.dialect for s in spans})),
         embedding_tokens=add_usage(n.span.usage for n in embeddings).input_tokens,
-        waiting_calls=_waiting(calls, executions, reader),
+        waiting_calls=_waiting(found),
         provenance=provenance,
     )
 
@@ -130,10 +132,17 @@ def _agents(draft: Draft, nodes: list[Node]) -> tuple[str, ...]:
             label = node.span.agent_name if node.kind is not SpanKind.WORKFLOW else None
         if label:
             named.append(label)
-    if not named and draft.root.kind in (SpanKind.WORKFLOW, SpanKind.CHAIN, SpanKind.UNKNOWN) and not draft.bare:
+    unsaid = draft.root.kind in (SpanKind.WORKFLOW, SpanKind.CHAIN, SpanKind.UNKNOWN) and not draft.bare
+    if unsaid and (not named or _all_below_tools(nodes)):
         label = agent_label(draft.root)
-        named = [label] if label else []
+        named = [*([label] if label else []), *named]
     return tuple(dict.fromkeys(named))
+
+
+def _all_below_tools(nodes: list[Node]) -> bool:
+    """True when every agent of the run was called by a tool: the one that calls tools has no agent span."""
+    agents = [n for n in nodes if n.kind is SpanKind.AGENT and not n.hidden]
+    return bool(agents) and all(any(a.kind is SpanKind.TOOL for a in ancestors(n)) for n in agents)
 
 
 def _is_wrapper(node: Node) -> bool:
@@ -165,7 +174,7 @@ def _models(calls: list[Call], nodes: list[Node]) -> tuple[str, ...]:
 # --- usage and cost
 
 
-def _usage(draft: Draft, nodes: list[Node], calls: list[Call]) -> tuple[Usage, str]:
+def _usage(nodes: list[Node], calls: list[Call]) -> tuple[Usage, str]:
     """Usage of the model calls; where none is known, what agents state for themselves."""
     total = add_usage(c.usage for c in calls)
     if total.known:
@@ -202,15 +211,14 @@ def _cost(
 # --- flags, grouping, evaluations
 
 
-def _flags(
-    draft: Draft, nodes: list[Node], calls: list[Call], content: Content, usage_source: str, executions: list[Execution]
-) -> tuple[str, ...]:
+def _flags(found: Findings, content: Content, usage_source: str) -> tuple[str, ...]:
+    draft, nodes, calls = found.draft, found.nodes, found.calls
     flags = set(draft.flags)
     for node in nodes:
         flags |= node.flags
         flags |= set(node.span.flags)
     real = [n for n in nodes if n.kind in (*_RANK, SpanKind.LLM, SpanKind.TOOL)]
-    if content.input is None and content.output is None and not any(e.result is not None for e in executions):
+    if content.input is None and content.output is None and not any(e.result is not None for e in found.executions):
         flags.add("content_not_captured")
     if any(n.span.content == "truncated" for n in real):
         flags.add("truncated")
@@ -240,19 +248,17 @@ def _metadata(spans: list[Span]) -> dict[str, Any] | None:
         if not span.metadata or span.metadata in seen:
             continue
         seen.add(span.metadata)
-        value = parsed(span.metadata)
-        if isinstance(value, dict):
-            merged = {**cast("dict[str, Any]", value), **merged}
+        merged = {**(as_object(parsed(span.metadata)) or {}), **merged}
     return merged or None
 
 
 def _evaluations(spans: list[Span]) -> tuple[ReceivedEvaluation, ...]:
     found: dict[str, ReceivedEvaluation] = {}
     for span in spans:
-        items = parsed(span.evaluations)
-        for item in cast("list[Any]", items) if isinstance(items, list) else []:
-            if isinstance(item, dict) and item.get("name"):
-                evaluation = _evaluation(cast("dict[str, Any]", item), span)
+        for value in as_list(parsed(span.evaluations)):
+            item = as_object(value)
+            if item is not None and item.get("name"):
+                evaluation = _evaluation(item, span)
                 found.setdefault(json.dumps([item, evaluation.span_id], sort_keys=True, default=str), evaluation)
     return tuple(found.values())
 
@@ -271,11 +277,11 @@ def _evaluation(item: dict[str, Any], span: Span) -> ReceivedEvaluation:
     )
 
 
-def _waiting(calls: list[Call], executions: list[Execution], reader: Reader) -> int:
+def _waiting(found: Findings) -> int:
     """Tool calls of the last model answer that nothing answered yet."""
-    if not calls:
+    last = found.last_call
+    if last is None:
         return 0
-    last = max(calls, key=lambda c: (c.lead.end, c.lead.key))
-    asked = [p for m in reader.output_of(last) for p in m.tool_calls if not p.server_side]
-    answered = {id(e.request.part) for e in executions if e.request is not None}
+    asked = [p for m in found.reader.output_of(last) for p in m.tool_calls if not p.server_side]
+    answered = {id(e.request.part) for e in found.executions if e.request is not None}
     return sum(1 for p in asked if id(p) not in answered)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from evalspan_collector.assemble.node import Node
 from evalspan_collector.assemble.tree import Trace
@@ -112,7 +113,7 @@ def find_calls(traces: Iterable[Trace], loose: frozenset[str]) -> list[Call]:
     above = {n: _model_call_above(n) for n in nodes}
     _join_by_response_id(nodes, groups)
     _join_beside(nodes, groups, loose)
-    wrappers = _join_above(nodes, above, groups)
+    wrappers = _join_above(above, groups)
     calls: list[Call] = []
     for members in groups.sets():
         members = [m for m in members if m not in wrappers]  # noqa: PLW2901 - the rest of the same set
@@ -139,7 +140,7 @@ def _join_by_response_id(nodes: list[Node], groups: _Groups) -> None:
         if node.span.response_id:
             by_id[node.span.response_id].append(node)
     for same in by_id.values():
-        for one, other in zip(same, same[1:], strict=False):
+        for one, other in pairwise(same):
             # The provider's ids are unique; those of caches and of fakes are not, so the times must agree too.
             if other.start <= one.end + _SLACK_NS:
                 groups.join(one, other)
@@ -196,7 +197,7 @@ def _distance(outer: Node, inner: Node) -> tuple[bool, bool, int]:
     return (not same_id, outer.parent is not inner.parent, abs(outer.start - inner.start) + abs(outer.end - inner.end))
 
 
-def _join_above(nodes: list[Node], above: dict[Node, Node | None], groups: _Groups) -> set[Node]:
+def _join_above(above: dict[Node, Node | None], groups: _Groups) -> set[Node]:
     """Join a call with the one span above it that describes it too.
 
     Returns:

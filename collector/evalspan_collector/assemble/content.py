@@ -2,15 +2,14 @@
 
 import json
 import re
-from typing import Any, cast
+from typing import Any
 
 from evalspan_collector.assemble.calls import Call
-from evalspan_collector.assemble.failure import parsed
+from evalspan_collector.assemble.execution import Execution, Findings, owner
+from evalspan_collector.assemble.failure import as_list, as_object, parsed
 from evalspan_collector.assemble.names import is_pseudo_tool
 from evalspan_collector.assemble.node import Node
 from evalspan_collector.assemble.reading import Reader, last_user_index
-from evalspan_collector.assemble.roots import Draft
-from evalspan_collector.assemble.tools import Execution, owner
 from evalspan_collector.message import Message, Part, Role
 from evalspan_collector.messages import last_text
 from evalspan_collector.run import ToolDefinition
@@ -44,27 +43,26 @@ class Content:
         self.sources: dict[str, str] = {}
 
 
-def content_of(
-    draft: Draft, nodes: list[Node], calls: list[Call], executions: list[Execution], reader: Reader
-) -> Content:
+def content_of(found: Findings) -> Content:
     """Find what the run was asked and what it answered, and say in `sources` where it stood."""
     content = Content()
-    tops = _tops(draft, nodes)
-    own = _own_calls(tops, calls)
+    tops = _tops(found)
+    own = [c for c in found.calls if not _below_tool(c.lead)] or found.calls
     for name, finders in (("input", _INPUT_FINDERS), ("output", _OUTPUT_FINDERS)):
         for source, find in finders:
-            text = find(tops, own, executions, reader)
+            text = find(tops, own, found)
             if text and text.strip() and text.strip() not in _HIDDEN:
                 setattr(content, name, text)
                 content.sources[name] = source
                 break
-    content.conversation = _conversation(own, tops, reader)
-    content.system_prompt = _system_prompt(own, tops, calls)
+    content.conversation = _conversation(own, tops, found.reader)
+    content.system_prompt = _system_prompt(own, tops, found.calls)
     return content
 
 
-def _tops(draft: Draft, nodes: list[Node]) -> list[Node]:
+def _tops(found: Findings) -> list[Node]:
     """The spans that can speak for the whole run: its root, then single wrappers below it, outermost first."""
+    draft = found.draft
     tops: list[Node] = list(draft.roots[:1])
     at = tops[0]
     while len(draft.roots) == 1:
@@ -77,17 +75,8 @@ def _tops(draft: Draft, nodes: list[Node]) -> list[Node]:
         at = inner[0]
         tops.append(at)
     if len(draft.roots) > 1:
-        tops = [n for n in nodes if n.kind is SpanKind.AGENT and not n.hidden] or tops
+        tops = [n for n in found.nodes if n.kind is SpanKind.AGENT and not n.hidden] or tops
     return tops
-
-
-def _own_calls(tops: list[Node], calls: list[Call]) -> list[Call]:
-    """Model calls of the run's own agent and of agents beside it, not of sub-agents below a tool."""
-    own: list[Call] = []
-    for call in calls:
-        if not _below_tool(call.lead):
-            own.append(call)
-    return own or calls
 
 
 def _below_tool(node: Node) -> bool:
@@ -102,30 +91,30 @@ def _below_tool(node: Node) -> bool:
 # --- finders: each returns text or None
 
 
-def _stated_input(tops: list[Node], _calls: list[Call], _runs: list[Execution], _reader: Reader) -> str | None:
+def _stated_input(tops: list[Node], _own: list[Call], _found: Findings) -> str | None:
     return next((plain_input(n.span.run_input) for n in tops if n.span.run_input), None)
 
 
-def _top_messages_input(tops: list[Node], _calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
+def _top_messages_input(tops: list[Node], _own: list[Call], found: Findings) -> str | None:
     for node in tops:
         if node.kind is not SpanKind.LLM:
-            text = _last_user_text(reader.messages(node.span.input_messages))
+            text = _last_user_text(found.reader.messages(node.span.input_messages))
             if text:
                 return text
     return None
 
 
-def _first_call_input(_tops: list[Node], calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
-    for call in calls[:3]:
-        text = _last_user_text(reader.input_of(call))
+def _first_call_input(_spans: list[Node], own: list[Call], found: Findings) -> str | None:
+    for call in own[:3]:
+        text = _last_user_text(found.reader.input_of(call))
         if text:
             return text
     return None
 
 
-def _top_value_input(tops: list[Node], calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
+def _top_value_input(tops: list[Node], own: list[Call], found: Findings) -> str | None:
     """The root's generic input; of it, exactly what the first model call shows to be the user's words."""
-    asked = _first_call_input(tops, calls, _runs, reader)
+    asked = _first_call_input(tops, own, found)
     for node in tops:
         raw = node.span.input_value
         text = plain_input(raw)
@@ -138,31 +127,37 @@ def _holds(raw: str, text: str) -> bool:
     """True when a generic value contains a text, be it JSON-escaped or in a Python repr."""
     if text in raw:
         return True
-    return any(form in raw for form in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]))
+    return any(
+        form in raw for form in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1])
+    )
 
 
-def _stated_output(tops: list[Node], _calls: list[Call], _runs: list[Execution], _reader: Reader) -> str | None:
+def _stated_output(tops: list[Node], _own: list[Call], _found: Findings) -> str | None:
     return next((plain_output(n.span.run_output) for n in tops if n.span.run_output), None)
 
 
-def _top_messages_output(tops: list[Node], _calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
+def _top_messages_output(tops: list[Node], _own: list[Call], found: Findings) -> str | None:
     for node in tops:
         if node.kind is not SpanKind.LLM:
-            text = _last_answer(reader.messages(node.span.output_messages))
+            text = _last_answer(found.reader.messages(node.span.output_messages))
             if text:
                 return text
     return None
 
 
-def _last_call_output(_tops: list[Node], calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
-    if not calls:
+def _last_call_output(_spans: list[Node], own: list[Call], found: Findings) -> str | None:
+    if not own:
         return None
-    last = max(calls, key=lambda c: (c.lead.end, c.lead.key))
+    last = max(own, key=lambda c: (c.lead.end, c.lead.key))
     if last.failed:
         return None
-    messages = reader.output_of(last)
+    messages = found.reader.output_of(last)
     answer = _last_answer(messages)
-    if answer is None and messages and all(_done(p, _runs, last) for m in messages[-1:] for p in m.tool_calls):
+    if (
+        answer is None
+        and messages
+        and all(_done(p, found.executions, last) for m in messages[-1:] for p in m.tool_calls)
+    ):
         return messages[-1].text or None
     return answer
 
@@ -172,9 +167,9 @@ def _done(part: Part, executions: list[Execution], call: Call) -> bool:
     return any(e.call_id == part.id and e.end is not None and e.end <= call.lead.end for e in executions)
 
 
-def _top_value_output(tops: list[Node], calls: list[Call], _runs: list[Execution], reader: Reader) -> str | None:
+def _top_value_output(tops: list[Node], own: list[Call], found: Findings) -> str | None:
     """The root's generic output; of it, exactly what the last model call answered."""
-    answered = _last_call_output(tops, calls, _runs, reader)
+    answered = _last_call_output(tops, own, found)
     for node in tops:
         raw = node.span.output_value
         text = None if node.span.is_error else plain_output(raw)
@@ -187,9 +182,9 @@ def _top_value_output(tops: list[Node], calls: list[Call], _runs: list[Execution
 _REPR = re.compile(r"^<?[A-Z]\w*\(\w+=|^<[\w.]+ object at 0x")
 
 
-def _answer_tool_output(_tops: list[Node], _calls: list[Call], runs: list[Execution], _reader: Reader) -> str | None:
+def _answer_tool_output(_spans: list[Node], _own: list[Call], found: Findings) -> str | None:
     """Agents that answer by a pseudo-tool (`final_answer`) say it in its arguments or its result."""
-    for execution in reversed(runs):
+    for execution in reversed(found.executions):
         if execution.pseudo and not execution.name.startswith(("transfer", "hand", "Hand")) and not execution.failed:
             return plain_output(execution.result) or plain_output(execution.arguments)
     return None
@@ -218,9 +213,25 @@ def _last_user_text(messages: tuple[Message, ...]) -> str | None:
     while index is not None:
         text = messages[index].text
         if text:
-            return text
+            return _unwrapped(text)
         index = last_user_index(messages[:index])
     return None
+
+
+def _unwrapped(text: str) -> str:
+    """The user's words without the sentence a framework put around them."""
+    for pattern in _TEMPLATES:
+        match = pattern.match(text)
+        if match is not None:
+            return match[1]
+    return text
+
+
+#: How smolagents and CrewAI hand a task to the model.
+_TEMPLATES = (
+    re.compile(r"^New task:\n(.+)$", re.DOTALL),
+    re.compile(r"^\s*Current Task: (.+?)\n\n(?:This is the expected criteria|You MUST return|Begin!).*$", re.DOTALL),
+)
 
 
 def _last_answer(messages: tuple[Message, ...]) -> str | None:
@@ -267,24 +278,26 @@ def _plain(value: Any, keys: tuple[str, ...], roles: frozenset[str], depth: int)
         return None
     if isinstance(value, (int, float)):
         return str(value) if depth else None
-    if isinstance(value, list):
-        return _plain_list(cast("list[Any]", value), keys, roles, depth)
-    return _plain_object(cast("dict[str, Any]", value), keys, roles, depth) if isinstance(value, dict) else None
+    fields = as_object(value)
+    if fields is not None:
+        return _plain_object(fields, keys, roles, depth)
+    return _plain_list(as_list(value), keys, roles, depth)
 
 
 def _plain_list(items: list[Any], keys: tuple[str, ...], roles: frozenset[str], depth: int) -> str | None:
-    spoken = [i for i in items if isinstance(i, dict) and _role(cast("dict[str, Any]", i))]
+    spoken = [(i, role) for i in items if (role := _role(i))]
     if spoken:
-        mine = [i for i in spoken if _role(cast("dict[str, Any]", i)) in roles]
+        mine = [i for i, role in spoken if role in roles]
         return next((t for i in reversed(mine) if (t := _plain(i, keys, roles, depth + 1))), None)
     texts = [t for i in items if (t := _plain(i, keys, roles, depth + 1))]
     if not texts:
         return None
-    parts = all(isinstance(i, dict) and ("text" in i or "content" in i) for i in items)
+    parts = all((fields := as_object(i)) is not None and ("text" in fields or "content" in fields) for i in items)
     return "\n".join(texts) if parts else texts[0]
 
 
-def _role(item: dict[str, Any]) -> str | None:
+def _role(value: Any) -> str | None:
+    item = as_object(value) or {}
     role = item.get("role") or item.get("type") or item.get("_role")
     return role.lower() if isinstance(role, str) and role.lower() in _KNOWN_ROLES else None
 
@@ -301,8 +314,10 @@ def _plain_object(value: dict[str, Any], keys: tuple[str, ...], roles: frozenset
     texts = [v for v in value.values() if isinstance(v, str) and v]
     if len(value) == 1 and texts:
         return texts[0]
-    lone = [v for v in value.values() if isinstance(v, (dict, list))]
-    return _plain(lone[0], keys, roles, depth + 1) if len(value) == 1 and lone else None
+    if len(value) != 1:
+        return None
+    lone = next(iter(value.values()))
+    return _plain(lone, keys, roles, depth + 1) if as_object(lone) is not None or as_list(lone) else None
 
 
 # --- conversation, system prompt, tools offered
@@ -313,7 +328,7 @@ def _conversation(calls: list[Call], tops: list[Node], reader: Reader) -> tuple[
     best: tuple[Message, ...] = ()
     for call in calls:
         whole = (*reader.input_of(call), *reader.output_of(call))
-        if _starts_with(whole, best) or len(whole) > len(best) and not _is_continuation(whole, best):
+        if _starts_with(whole, best) or (len(whole) > len(best) and not _is_continuation(whole, best)):
             best = whole
         elif whole and not _starts_with(best, whole):
             best = (*best, *whole)
@@ -356,7 +371,7 @@ def tool_definitions(nodes: list[Node], calls: list[Call]) -> tuple[ToolDefiniti
         definitions = parsed(node.span.tool_definitions)
         top = owner(leads.get(node, node))
         agent = top.span.agent_name if top is not None else None
-        for item in cast("list[Any]", definitions) if isinstance(definitions, list) else []:
+        for item in as_list(definitions):
             definition = _definition(item, agent)
             if definition is not None:
                 found.setdefault((agent, definition.name), definition)
@@ -364,11 +379,8 @@ def tool_definitions(nodes: list[Node], calls: list[Call]) -> tuple[ToolDefiniti
 
 
 def _definition(item: Any, agent: str | None) -> ToolDefinition | None:
-    if not isinstance(item, dict):
-        return None
-    fields = cast("dict[str, Any]", item)
-    inner = fields.get("function")
-    fields = cast("dict[str, Any]", inner) if isinstance(inner, dict) else fields
+    fields = as_object(item) or {}
+    fields = as_object(fields.get("function")) or fields
     name = fields.get("name")
     if not isinstance(name, str) or not name:
         return None
@@ -377,6 +389,6 @@ def _definition(item: Any, agent: str | None) -> ToolDefinition | None:
     return ToolDefinition(
         name=name,
         description=description if isinstance(description, str) else None,
-        parameters=cast("dict[str, Any]", parameters) if isinstance(parameters, dict) else None,
+        parameters=as_object(parameters),
         agent=agent,
     )

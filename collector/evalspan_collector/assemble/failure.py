@@ -2,15 +2,19 @@
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, cast
 
-__all__ = ["parsed", "says_failed"]
+from evalspan_collector.lenient_json import parse
+
+__all__ = ["as_list", "as_object", "parsed", "says_failed"]
 
 #: How frameworks word a caught exception; anchored, so that a tool may speak about errors.
 _FAILED_TEXT = re.compile(
     r"^\W{0,3}(?:(?:tool )?error\b\s*(?::|executing|running|calling|invoking|in tool|while|occurred|details)"
     r"|errors? encountered|an? (?:\w+ )?error occurred (?:while|when)|exception\s*:|traceback \(most recent"
-    r"|tool (?:execution|call|\S+) (?:failed|errored)|execution error in|failed to (?:execute|run|call) (?:the )?(?:tool|function)"
+    r"|tool (?:execution|call|\S+) (?:failed|errored)|execution error in"
+    r"|failed to (?:execute|run|call) (?:the )?(?:tool|function)"
     r"|error: function failed|(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b\s*[:(\-])",
     re.IGNORECASE,
 )
@@ -25,16 +29,26 @@ def parsed(value: Any) -> Any:
         if not isinstance(value, str):
             break
         text = value.lstrip()
-        if not text or text[0] not in '{["' and not _SCALAR.match(text):
+        if not text or (text[0] not in '{["' and not _SCALAR.match(text)):
             break
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
+        read = parse(value)
+        if isinstance(read, str) and read == value:
             break
+        value = read
     return value
 
 
 _SCALAR = re.compile(r"^(?:-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)\s*$")
+
+
+def as_object(value: Any) -> dict[str, Any] | None:
+    """The value where it is a JSON object, else None."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def as_list(value: Any) -> list[Any]:
+    """The value where it is a JSON list, else an empty one."""
+    return [*cast("Iterable[Any]", value)] if isinstance(value, list) else []
 
 
 def says_failed(result: Any) -> str | None:
@@ -44,11 +58,12 @@ def says_failed(result: Any) -> str | None:
     `error`), or by text that begins as frameworks begin the text of a caught exception.
     """
     value = parsed(result)
-    if isinstance(value, dict):
-        return _of_object(cast("dict[str, Any]", value))
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        return says_failed(items[0]) if len(items) == 1 else None
+    fields = as_object(value)
+    if fields is not None:
+        return _of_object(fields)
+    items = as_list(value)
+    if len(items) == 1:
+        return says_failed(items[0])
     if isinstance(value, str):
         text = value.strip()
         if _CLASS_STYLE.match(text) or (_FAILED_TEXT.match(text) and not text[:1].isdigit()):

@@ -3,14 +3,14 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from evalspan_collector.assemble.calls import Call
-from evalspan_collector.assemble.failure import parsed
+from evalspan_collector.assemble.failure import as_list, as_object, parsed
 from evalspan_collector.assemble.node import Node, ancestors
 from evalspan_collector.assemble.roots import Draft
 from evalspan_collector.assemble.stitch import process_of, queue_team
-from evalspan_collector.message import Message, Part
+from evalspan_collector.message import Message, Part, Role
 from evalspan_collector.messages import dumps
 from evalspan_collector.span import Span, SpanKind, Usage
 
@@ -59,15 +59,14 @@ def _events(spans: list[Span]) -> list[tuple[dict[str, Any], Span]]:
         stack = [parsed(span.input_value)]
         while stack:
             value = stack.pop(0)
-            if isinstance(value, list):
-                stack.extend(cast("list[Any]", value))
-            elif isinstance(value, dict):
-                event = cast("dict[str, Any]", value)
+            stack.extend(as_list(value))
+            event = as_object(value)
+            if event is not None:
                 if isinstance(event.get("type"), str) and "source" in event:
                     key = str(event.get("id") or json.dumps(event, sort_keys=True))
                     found.setdefault(key, (event, span))
                 else:
-                    stack.extend(v for v in event.values() if isinstance(v, (dict, list)))
+                    stack.extend(event.values())
     return list(found.values())
 
 
@@ -86,11 +85,9 @@ def _calls(events: list[tuple[dict[str, Any], Span]], agents: list[Node]) -> lis
 def _message(event: dict[str, Any]) -> Message | None:
     content = event.get("content")
     if isinstance(content, str):
-        role = "user" if event.get("source") == "user" else "assistant"
+        role: Role = "user" if event.get("source") == "user" else "assistant"
         return Message(role=role, parts=(Part(type="text", content=content),), name=str(event.get("source")))
-    if not isinstance(content, list):
-        return None
-    items = [cast("dict[str, Any]", i) for i in cast("list[Any]", content) if isinstance(i, dict)]
+    items = [fields for i in as_list(content) if (fields := as_object(i)) is not None]
     answers = tuple(
         Part(type="tool_call_response", id=i["call_id"], name=i.get("name"), response=parsed(i.get("content")),
              is_error=bool(i.get("is_error")))
@@ -108,7 +105,7 @@ def _message(event: dict[str, Any]) -> Message | None:
 
 
 def _call(event: dict[str, Any], span: Span, heard: list[Message], message: Message, agents: list[Node]) -> Call:
-    usage = cast("dict[str, Any]", event["models_usage"]) if isinstance(event["models_usage"], dict) else {}
+    usage = as_object(event["models_usage"]) or {}
     told = Span(
         trace_id=span.trace_id,
         span_id=span.span_id,

@@ -86,6 +86,8 @@ def _drafts_below(root: Node, work: dict[Node, int]) -> list[Draft]:
     tops = [t for t in _top_candidates(root) if _did_something(t, work)]
     if not tops:
         return [_inferred(root, work)] if _counts_without_candidates(root) else []
+    if all(any(a.kind is SpanKind.TOOL for a in ancestors(t)) for t in tops):
+        return [_inferred(root, work)]  # only sub-agents have a span: whoever called their tools is the agent
     library_top = _library_top(root, tops, work)
     if library_top is not None:
         tops = [library_top]

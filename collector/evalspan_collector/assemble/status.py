@@ -2,10 +2,8 @@
 
 from evalspan_collector.assemble.calls import Call
 from evalspan_collector.assemble.content import Content
+from evalspan_collector.assemble.execution import Findings
 from evalspan_collector.assemble.node import Node
-from evalspan_collector.assemble.reading import Reader
-from evalspan_collector.assemble.roots import Draft
-from evalspan_collector.assemble.tools import Execution
 from evalspan_collector.span import Span, SpanKind
 
 __all__ = ["error_of", "error_text"]
@@ -24,36 +22,30 @@ def error_text(span: Span) -> str:
     return span.error_message or span.status_message or span.error_type or "error"
 
 
-def error_of(
-    draft: Draft, nodes: list[Node], calls: list[Call], executions: list[Execution], content: Content, reader: Reader
-) -> tuple[str, str] | None:
+def error_of(found: Findings, content: Content) -> tuple[str, str] | None:
     """The error of a run and the rule that found it, None when the run went well.
 
     In order: the root says so; the root never came; the last thing the run did failed; an agent or a turn
     failed and nothing was answered after it; the run ended while the model waited for a tool.
     """
-    root = draft.root.span
+    draft, root = found.draft, found.draft.root.span
     if root.is_error and draft.root.kind is not SpanKind.TOOL:
         return error_text(root), "root"
-    last = _last_call(calls)
-    if last is not None and last.failed and not _worked_after(last, nodes, calls):
+    last = found.last_call
+    if last is not None and last.failed and not _worked_above(last):
         return error_text(last.lead.span), "last model call"
-    failed = _failed_structure(nodes, calls)
+    failed = _failed_structure(found.nodes, found.calls)
     if failed is not None:
         return error_text(failed.span), "agent or turn"
     if draft.root.virtual:
         return "the run's root span never came: it did not end as it should", "missing root"
     if not draft.anchored:
         return None
-    return _unfinished(draft, last, calls, executions, content, reader)
+    return _unfinished(found, content)
 
 
-def _last_call(calls: list[Call]) -> Call | None:
-    return max(calls, key=lambda c: (c.lead.end, c.lead.key)) if calls else None
-
-
-def _worked_after(call: Call, nodes: list[Node], calls: list[Call]) -> bool:
-    """True when a wrapper of the failed call succeeded, or the agent answered without the model (a fallback)."""
+def _worked_above(call: Call) -> bool:
+    """True when a wrapper of the failed call succeeded all the same: it tried again or had a fallback."""
     at = call.lead.parent
     while at is not None:
         if at.kind is SpanKind.LLM and not at.span.is_error:
@@ -81,22 +73,18 @@ def _is_tools_own(node: Node) -> bool:
     return node.kind is SpanKind.CHAIN and bool(failed) and all(c.kind is SpanKind.TOOL for c in failed)
 
 
-def _unfinished(
-    draft: Draft, last: Call | None, calls: list[Call], executions: list[Execution], content: Content, reader: Reader
-) -> tuple[str, str] | None:
-    root = draft.root
+def _unfinished(found: Findings, content: Content) -> tuple[str, str] | None:
+    root, last = found.draft.root, found.last_call
     if last is None:
-        idle = (
-            not executions and content.output is None and root.kind is SpanKind.AGENT or root.kind is SpanKind.WORKFLOW
-        )
-        nothing = idle and not executions and content.output is None and not root.span.usage.known
-        if nothing and root.end - root.start < _TOO_SHORT_NS:
+        silent = not found.executions and content.output is None and not root.span.usage.known
+        agentic = root.kind in (SpanKind.AGENT, SpanKind.WORKFLOW)
+        if silent and agentic and root.end - root.start < _TOO_SHORT_NS:
             return "the agent ended without asking a model", "ended at once"
         return None
-    asked = [p for m in reader.output_of(last) for p in m.tool_calls if not p.server_side]
-    claimed = {id(e.request.part) for e in executions if e.request is not None}
-    open_calls = [p for p in asked if id(p) not in claimed]
-    if open_calls and len(open_calls) == len(asked) and content.sources.get("output") in (None, "last model call"):
-        names = ", ".join(p.name or "?" for p in open_calls)
+    asked = [p for m in found.reader.output_of(last) for p in m.tool_calls if not p.server_side]
+    claimed = {id(e.request.part) for e in found.executions if e.request is not None}
+    waiting = [p for p in asked if id(p) not in claimed]
+    if waiting and len(waiting) == len(asked) and content.sources.get("output") in (None, "last model call"):
+        names = ", ".join(p.name or "?" for p in waiting)
         return f"the run ended while the model waited for {names}", "ended while waiting"
     return None

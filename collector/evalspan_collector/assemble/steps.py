@@ -2,17 +2,18 @@
 
 import json
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any, cast
 
 from evalspan_collector.assemble.calls import Call
 from evalspan_collector.assemble.content import plain_input
-from evalspan_collector.assemble.failure import parsed
+from evalspan_collector.assemble.execution import Execution, Findings, owner
+from evalspan_collector.assemble.failure import as_list, as_object, parsed
 from evalspan_collector.assemble.names import agent_name
 from evalspan_collector.assemble.node import Node, ancestors
 from evalspan_collector.assemble.reading import Reader
 from evalspan_collector.assemble.roots import Draft
 from evalspan_collector.assemble.status import error_text
-from evalspan_collector.assemble.tools import Execution, owner
 from evalspan_collector.prices import Price, Prices
 from evalspan_collector.run import Document, ModelCall, Retrieval, Step, ToolCall
 from evalspan_collector.span import Span, SpanKind
@@ -24,18 +25,16 @@ _SEARCHES = frozenset({SpanKind.RETRIEVER})
 _RANK = (SpanKind.AGENT, SpanKind.WORKFLOW)
 
 
+@dataclass(eq=False, slots=True)
 class _Item:
-    """A step before it has its number."""
+    """A step before it has its number; `thing` is what it tells of."""
 
-    __slots__ = ("end", "kind", "node", "owner", "start", "thing")
-
-    def __init__(self, kind: str, node: Node | None, thing: Any, start: int, end: int, top: Node | None) -> None:
-        self.kind = kind
-        self.node = node
-        self.thing = thing
-        self.start = start
-        self.end = end
-        self.owner = top
+    kind: str
+    node: Node | None
+    thing: Node | Call | Execution
+    start: int
+    end: int
+    owner: Node | None
 
 
 def agent_label(node: Node) -> str | None:
@@ -43,20 +42,13 @@ def agent_label(node: Node) -> str | None:
     return node.span.agent_name or agent_name(node.span.name)
 
 
-def steps_of(
-    draft: Draft,
-    nodes: list[Node],
-    calls: list[Call],
-    executions: list[Execution],
-    reader: Reader,
-    prices: Prices | None,
-) -> tuple[Step, ...]:
+def steps_of(found: Findings, prices: Prices | None) -> tuple[Step, ...]:
     """All steps of a run in order, sub-agents as steps with their own subtree."""
-    agents = _agent_steps(draft, nodes)
+    agents = _agent_steps(found.draft, found.nodes)
     items = [_Item("agent", n, n, n.effective_start, n.end, n) for n in agents]
-    items += [_Item("model_call", c.lead, c, c.lead.effective_start, c.lead.end, owner(c.lead)) for c in calls]
-    items += [_tool_item(e) for e in executions]
-    for node in nodes:
+    items += [_Item("model_call", c.lead, c, c.lead.effective_start, c.lead.end, owner(c.lead)) for c in found.calls]
+    items += [_tool_item(e) for e in found.executions]
+    for node in found.nodes:
         if node.hidden:
             continue
         if node.kind in _SEARCHES and not _inside_search(node):
@@ -66,7 +58,7 @@ def steps_of(
     items.sort(key=_by_clock)
     items = _by_messages(items)
     index = {item.node: i for i, item in enumerate(items) if item.kind == "agent"}
-    return tuple(_step(i, item, index, reader, prices) for i, item in enumerate(items))
+    return tuple(_step(i, item, index, found.reader, prices) for i, item in enumerate(items))
 
 
 def _by_clock(item: _Item) -> tuple[int, int, int, str]:
@@ -84,17 +76,17 @@ def _tool_item(execution: Execution) -> _Item:
 
 def _agent_steps(draft: Draft, nodes: list[Node]) -> list[Node]:
     """Agents below the root that are no second span of the agent above them."""
-    found: list[Node] = []
+    agents: list[Node] = []
     for node in nodes:
         if node.kind is not SpanKind.AGENT or node.hidden or node in draft.roots:
             continue
         above = next((a for a in ancestors(node) if a.kind in _RANK and not a.hidden), None)
         if above is not None and agent_label(above) == agent_label(node):
             continue
-        found.append(node)
-    if len(found) == 1 and draft.root.kind is not SpanKind.AGENT:
+        agents.append(node)
+    if len(agents) == 1 and draft.root.kind is not SpanKind.AGENT:
         return []  # the one agent of a workflow is the run itself
-    return found
+    return agents
 
 
 def _inside_search(node: Node) -> bool:
@@ -104,21 +96,19 @@ def _inside_search(node: Node) -> bool:
 
 def _by_messages(items: list[_Item]) -> list[_Item]:
     """Tools in the order in which the model asked for them, after the call that asked."""
-    groups: dict[Call, list[_Item]] = defaultdict(list)
-    for item in items:
-        execution = item.thing
-        if isinstance(execution, Execution) and execution.request is not None:
-            groups[execution.request.call].append(item)
     place = {id(item): i for i, item in enumerate(items)}
-    position: dict[Call, int] = {i.thing: place[id(i)] for i in items if isinstance(i.thing, Call)}
-    keys: dict[int, tuple[int, int, int]] = {id(item): (i, 0, 0) for i, item in enumerate(items)}
+    position = {i.thing: place[id(i)] for i in items if isinstance(i.thing, Call)}
+    groups: dict[Call, list[tuple[_Item, int]]] = defaultdict(list)
+    for item in items:
+        if isinstance(item.thing, Execution) and item.thing.request is not None:
+            groups[item.thing.request.call].append((item, item.thing.request.index))
+    keys = {id(item): (i, 0, 0) for i, item in enumerate(items)}
     for call, tools in groups.items():
         asked_at = position.get(call, -1)
-        first = min(place[id(t)] for t in tools)
-        whole = first if len(tools) == len({t.owner for t in tools}) * len(tools) or not _interleaved(tools) else None
-        for tool in tools:
-            at = place[id(tool)] if whole is None else first
-            keys[id(tool)] = (max(at, asked_at), 1, tool.thing.request.index)
+        first = min(place[id(t)] for t, _ in tools)
+        together = not _interleaved([t for t, _ in tools])
+        for tool, index in tools:
+            keys[id(tool)] = (max(first if together else place[id(tool)], asked_at), 1, index)
     return sorted(items, key=lambda i: keys[id(i)])
 
 
@@ -151,7 +141,7 @@ def _step(index: int, item: _Item, agents: dict[Node | None, int], reader: Reade
         tool = _tool_call(item.thing, label)
         return Step(kind="tool_call", name=tool.name, duration_s=tool.duration_s, failed=tool.failed,
                     error=tool.error, observed=tool.observed, tool=tool, **base)  # fmt: skip
-    node: Node = item.thing
+    node = item.thing
     base |= {"duration_s": node.span.duration_s, "failed": node.span.is_error}
     base["error"] = error_text(node.span) if node.span.is_error else None
     if item.kind == "agent":
@@ -250,11 +240,10 @@ def _retrieval(node: Node, agent: str | None) -> Retrieval:
 
 
 def _documents(span: Span) -> tuple[Document, ...]:
-    items = parsed(span.documents)
     found: list[Document] = []
-    for item in cast("list[Any]", items) if isinstance(items, list) else []:
-        if isinstance(item, dict):
-            fields = cast("dict[str, Any]", item)
+    for item in as_list(parsed(span.documents)):
+        fields = as_object(item)
+        if fields is not None:
             found.append(
                 Document(
                     id=_str(fields.get("id")), content=_str(fields.get("content")), score=_float(fields.get("score"))

@@ -19,7 +19,15 @@ CALL_GAP_NS = 600_000_000_000
 #: Without content only time speaks, so it must be near.
 _BLIND_GAP_NS = 30_000_000_000
 _TEAM_GAP_NS = 60_000_000_000
-_CONFIDENCE = {"link": 0.95, "call_id": 0.95, "previous_response": 0.95, "team": 0.9, "history": 0.8, "order": 0.6, "time": 0.5}
+_CONFIDENCE = {
+    "link": 0.95,
+    "call_id": 0.95,
+    "previous_response": 0.95,
+    "team": 0.9,
+    "history": 0.8,
+    "order": 0.6,
+    "time": 0.5,
+}
 _TOOL_FINISH = re.compile(r"tool|function_call", re.IGNORECASE)
 _TEAM = re.compile(r"_([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 

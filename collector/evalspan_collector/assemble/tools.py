@@ -4,20 +4,22 @@ import json
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 from evalspan_collector.assemble.calls import Call
-from evalspan_collector.assemble.failure import parsed, says_failed
+from evalspan_collector.assemble.execution import Execution, Request, owner
+from evalspan_collector.assemble.failure import as_list, as_object, parsed, says_failed
 from evalspan_collector.assemble.names import agent_name, bare_name, is_pseudo_tool, same_tool, tool_name
 from evalspan_collector.assemble.node import Node, ancestors
 from evalspan_collector.assemble.reading import Reader, last_user_index
+from evalspan_collector.assemble.requests import canonical, mark_followed, requests_of
+from evalspan_collector.lenient_json import parse_object
 from evalspan_collector.message import Message, Part
 from evalspan_collector.messages import loads
 from evalspan_collector.span import Span, SpanKind
 
-__all__ = ["Execution", "find_executions", "owner"]
+__all__ = ["find_executions"]
 
 _SLACK_NS = 5_000_000
 #: How many candidates a match looks at: bounds hostile traces.
@@ -25,55 +27,16 @@ _LOOK_BACK = 32
 _RANK = (SpanKind.AGENT, SpanKind.WORKFLOW)
 
 
-@dataclass(eq=False, slots=True)
-class Execution:
-    """One execution while it is being put together.
-
-    Attributes:
-        nodes: Spans that describe it, the outermost first; empty when only messages show it.
-        request: The part of a model's answer that asked for it, with the call and its position there.
-    """
-
-    name: str
-    nodes: list[Node] = field(default_factory=list[Node])
-    call_id: str | None = None
-    arguments: Any = None
-    result: Any = None
-    failed: bool = False
-    error: str | None = None
-    start: int = 0
-    end: int | None = None
-    observed: Literal["span", "message"] = "span"
-    tool_type: str | None = None
-    pseudo: bool = False
-    attempt: int = 1
-    owner: Node | None = None
-    request: "Request | None" = None
+def _was_running(request: Request, offered: set[str]) -> bool:
+    known = not offered or request.name in offered
+    return not request.followed and request.response is None and known and not is_pseudo_tool(request.name)
 
 
-@dataclass(eq=False, slots=True)
-class Request:
-    """A tool call that a model asked for, and the answer it got."""
-
-    part: Part
-    call: Call
-    index: int
-    owner: Node | None
-    response: Part | None = None
-    claimed: bool = False
-    followed: bool = False
-
-    @property
-    def name(self) -> str:
-        """Name of the tool as the model called it."""
-        return self.part.name or ""
-
-
-def owner(node: Node) -> Node | None:
-    """The nearest agent or workflow at or above `node`."""
-    if node.kind in _RANK and not node.hidden:
-        return node
-    return next((a for a in ancestors(node) if a.kind in _RANK and not a.hidden), None)
+def _unfinished(request: Request) -> Execution:
+    execution = _from_request(request)
+    execution.failed = True
+    execution.error = "did not finish: the process ended while the tool ran"
+    return execution
 
 
 def find_executions(nodes: list[Node], calls: list[Call], reader: Reader, *, died: bool = False) -> list[Execution]:
@@ -86,14 +49,14 @@ def find_executions(nodes: list[Node], calls: list[Call], reader: Reader, *, die
         died: The run's root never came: what the model asked for last was running when the process ended.
     """
     executions = _from_spans(nodes)
-    requests = _requests(calls, reader)
+    requests = requests_of(calls, reader)
     _claim(executions, requests)
     executions = [e for e in executions if not _never_ran(e)]
     agents = {agent_name(n.span.name) for n in nodes if n.kind is SpanKind.AGENT}
     agents |= {n.span.agent_name for n in nodes if n.kind is SpanKind.AGENT}
     by_span = any(not e.pseudo for e in executions)
     offered = _offered(calls, nodes)
-    _mark_followed(requests, calls)
+    mark_followed(requests, calls)
     for request in requests:
         if not request.claimed and _ran(request, by_span=by_span, agents=agents, offered=offered):
             executions.append(_from_request(request))
@@ -190,8 +153,8 @@ def _filled(execution: Execution) -> Execution:
         span = node.span
         execution.call_id = execution.call_id or span.tool_call_id
         execution.tool_type = execution.tool_type or span.tool_type
-        if execution.arguments is None and span.tool_arguments is not None:
-            execution.arguments = parsed(span.tool_arguments)
+        if execution.arguments is None:
+            execution.arguments = _arguments(span)
         if execution.result is None:
             execution.result = _result(span)
         if span.is_error and not execution.failed:
@@ -203,6 +166,15 @@ def _filled(execution: Execution) -> Execution:
     return execution
 
 
+def _arguments(span: Span) -> Any:
+    """The arguments of a tool span; those of a decorated function may be a Python repr."""
+    if span.tool_arguments is not None:
+        return parsed(span.tool_arguments)
+    if span.kind is SpanKind.TOOL or span.input_value is None:
+        return None
+    return parse_object(span.input_value)
+
+
 def _result(span: Span) -> Any:
     """The result of a tool span, also of a decorated function that says it in another field."""
     for text in (span.tool_result, span.output_value, span.attributes.get("gen_ai.output.messages")):
@@ -212,111 +184,7 @@ def _result(span: Span) -> Any:
     return parsed(answers[-1].text) if answers and answers[-1].text else None
 
 
-# --- from messages
-
-
-def _requests(calls: list[Call], reader: Reader) -> list[Request]:
-    """What the models asked for, each with its answer from the messages that later calls were given."""
-    requests: list[Request] = []
-    known: set[str] = set()
-    for call in calls:
-        parts = [p for m in reader.output_of(call) for p in m.tool_calls]
-        for index, part in enumerate(parts):
-            if part.id and part.id in known:
-                continue
-            known.add(part.id or "")
-            requests.append(Request(part, call, index, owner(call.lead)))
-    by_id, unnamed = _answers(calls, reader)
-    for request in requests:
-        part = request.part
-        if part.id and part.id in by_id:
-            request.response = by_id[part.id]
-        elif answers := unnamed.get(_signature(part)):
-            request.response = answers.pop(0)
-    _answer_in_order(requests, calls, reader)
-    return requests
-
-
-def _answer_in_order(requests: list[Request], calls: list[Call], reader: Reader) -> None:
-    """Pair answers whose ids nobody asked for with open requests in order: some libraries rename the ids."""
-    asked = {r.part.id for r in requests}
-    stray: dict[str, Part] = {}
-    for call in calls:
-        messages = reader.input_of(call)
-        known = {p.id for m in messages for p in m.tool_calls}
-        for part in (p for m in messages for p in m.tool_responses):
-            if part.id and part.id not in asked and part.id not in known:
-                stray.setdefault(part.id, part)
-    waiting = [r for r in requests if r.response is None and not r.part.server_side]
-    if len(stray) > len(waiting):
-        return
-    for request, part in zip(waiting, stray.values(), strict=False):
-        request.response = part
-
-
-def _mark_followed(requests: list[Request], calls: list[Call]) -> None:
-    """A request was followed when the same agent asked its model again: it had the tool's answer by then."""
-    last: dict[Node | None, int] = {}
-    for call in calls:
-        top = owner(call.lead)
-        last[top] = max(last.get(top, 0), call.lead.start)
-    for request in requests:
-        request.followed = last.get(request.owner, 0) >= request.call.lead.end
-
-
-def _was_running(request: Request, offered: set[str]) -> bool:
-    known = not offered or request.name in offered
-    return not request.followed and request.response is None and known and not is_pseudo_tool(request.name)
-
-
-def _unfinished(request: Request) -> Execution:
-    execution = _from_request(request)
-    execution.failed = True
-    execution.error = "did not finish: the process ended while the tool ran"
-    return execution
-
-
-def _signature(part: Part) -> str:
-    return f"{part.name}\0{_canonical(part.arguments)}"
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(parsed(value), sort_keys=True, default=str)
-
-
-def _answers(calls: list[Call], reader: Reader) -> tuple[dict[str, Part], dict[str, list[Part]]]:
-    """Tool responses by call id, and those without an id by what was called, in order."""
-    by_id: dict[str, Part] = {}
-    longest: dict[str, list[Part]] = {}
-    seen: set[int] = set()
-    for call in calls:
-        for messages in (reader.input_of(call), reader.output_of(call)):
-            for message in messages:
-                for part in message.tool_responses:
-                    if part.id:
-                        by_id.setdefault(part.id, part)
-            if id(messages) in seen:
-                continue
-            seen.add(id(messages))
-            for signature, parts in _paired(messages).items():
-                if len(parts) > len(longest.get(signature, [])):
-                    longest[signature] = parts
-    return by_id, longest
-
-
-def _paired(messages: tuple[Message, ...]) -> dict[str, list[Part]]:
-    """Responses that carry no id, paired with the calls before them by name, else by order."""
-    pairs: dict[str, list[Part]] = defaultdict(list)
-    waiting: list[Part] = []
-    for message in messages:
-        waiting.extend(p for p in message.tool_calls)
-        for response in message.tool_responses:
-            if response.id or not waiting:
-                continue
-            named = next((p for p in waiting if response.name and p.name == response.name), waiting[0])
-            waiting.remove(named)
-            pairs[_signature(named)].append(response)
-    return pairs
+# --- matching
 
 
 def _claim(executions: list[Execution], requests: list[Request]) -> None:
@@ -326,9 +194,10 @@ def _claim(executions: list[Execution], requests: list[Request]) -> None:
     by_name: dict[str, deque[Request]] = defaultdict(deque)
     for request in requests:
         arguments = parsed(request.part.arguments)
-        by_call[f"{bare_name(request.name)}\0{_canonical(arguments)}"].append(request)
-        if isinstance(arguments, dict) and len(arguments) == 1:
-            by_call[f"{bare_name(request.name)}\0{_canonical(next(iter(arguments.values())))}"].append(request)
+        by_call[f"{bare_name(request.name)}\0{canonical(arguments)}"].append(request)
+        fields = as_object(arguments)
+        if fields is not None and len(fields) == 1:
+            by_call[f"{bare_name(request.name)}\0{canonical(next(iter(fields.values())))}"].append(request)
         by_name[bare_name(request.name)].append(request)
     for execution in executions:
         match = by_id.get(execution.call_id) if execution.call_id else None
@@ -337,7 +206,7 @@ def _claim(executions: list[Execution], requests: list[Request]) -> None:
     left = sorted((e for e in executions if e.request is None), key=lambda e: e.start)
     for execution in left:
         if execution.arguments is not None:
-            key = f"{bare_name(execution.name)}\0{_canonical(execution.arguments)}"
+            key = f"{bare_name(execution.name)}\0{canonical(execution.arguments)}"
             _take_first(execution, by_call.get(key))
     for execution in left:
         if execution.request is None:
@@ -378,7 +247,8 @@ def _take(execution: Execution, request: Request) -> None:
 
 def _is_lone_value(own: Any, asked: Any) -> bool:
     """Some libraries record the only argument by its value alone; the request has its name too."""
-    return isinstance(asked, dict) and len(asked) == 1 and not isinstance(own, dict) and own == next(iter(asked.values()))
+    fields = as_object(asked) or {}
+    return len(fields) == 1 and as_object(own) is None and bool(own == next(iter(fields.values())))
 
 
 def _text(value: Any) -> str | None:
@@ -403,8 +273,9 @@ def _ran(request: Request, *, by_span: bool, agents: set[str | None], offered: s
 
 def _is_cut(arguments: Any) -> bool:
     """Arguments that were meant to be JSON and are none: nothing can have been called with them."""
-    if isinstance(arguments, dict) and len(arguments) == 1 and next(iter(arguments)) in ("raw", "_raw"):
-        arguments = next(iter(arguments.values()))
+    fields = as_object(arguments)
+    if fields is not None and len(fields) == 1:
+        arguments = fields.get("raw", fields.get("_raw"))
     return isinstance(arguments, str) and arguments.lstrip()[:1] in ("{", "[") and isinstance(parsed(arguments), str)
 
 
@@ -438,7 +309,7 @@ def _from_histories(nodes: list[Node], calls: list[Call], reader: Reader) -> lis
         messages = reader.messages(text)
         begin = last_user_index(messages) or 0
         for execution in _from_history(node, messages[begin:]):
-            signature = execution.call_id or f"{execution.name}\0{_canonical(execution.arguments)}"
+            signature = execution.call_id or f"{execution.name}\0{canonical(execution.arguments)}"
             found.setdefault(signature, execution)
     return list(found.values())
 
@@ -475,9 +346,8 @@ def _offered(calls: list[Call], nodes: list[Node]) -> set[str]:
     """Names of the tools that any model of the run was offered; empty when unknown."""
     names: set[str] = set()
     for span in [n.span for c in calls for n in c.members] + [n.span for n in nodes if n.kind in _RANK]:
-        definitions = parsed(span.tool_definitions)
-        if isinstance(definitions, list):
-            names |= {str(d["name"]) for d in definitions if isinstance(d, dict) and d.get("name")}
+        definitions = [as_object(d) for d in as_list(parsed(span.tool_definitions))]
+        names |= {str(d["name"]) for d in definitions if d and d.get("name")}
     return names
 
 
@@ -497,7 +367,7 @@ def _number_attempts(executions: list[Execution]) -> None:
     """A call like one that failed before it is its next attempt."""
     failed: dict[str, int] = {}
     for execution in executions:
-        signature = f"{execution.name}\0{_canonical(execution.arguments)}"
+        signature = f"{execution.name}\0{canonical(execution.arguments)}"
         execution.attempt = failed.get(signature, 0) + 1
         if execution.failed:
             failed[signature] = execution.attempt
