@@ -8,14 +8,16 @@ import hashlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 import structlog
 
 from evalspan_collector.assemble import assemble
 from evalspan_collector.completion import Timing, closes_at_ns, facts_of, revise, run_fingerprint
+from evalspan_collector.gather import Loaded, gather
+from evalspan_collector.neighbourhood import Neighbourhood
 from evalspan_collector.pending import PendingTrace, PendingTraces, TraceKey, in_shard
 from evalspan_collector.prices import Prices
 from evalspan_collector.records import RunSummary
@@ -26,7 +28,6 @@ from evalspan_collector.store.contract import Store
 
 __all__ = ["Assembler"]
 
-_Item = TypeVar("_Item", Span, LogRecord)
 _log = structlog.get_logger(__name__)
 _SECOND = 1_000_000_000
 _TICK_S = 0.25
@@ -39,17 +40,24 @@ _POLL_S = 2.0
 #: After a failed store call or assembly.
 _RETRY_NS = 2 * _SECOND
 _GIVE_UP_AFTER = 3
+#: Traces that are looked at together at most.
+_GROUP_TRACES = 64
 
 
 @dataclass(slots=True)
 class _Outcome:
-    """What assembling one trace led to."""
+    """What assembling a group of traces led to.
 
-    trace: PendingTrace
-    changes: int
-    runs: list[Run]
-    gone: list[str]
-    next_ns: int | None
+    Attributes:
+        runs: To be written.
+        gone: Ids of runs that are no more.
+        next_ns: When to look again; None when everything is closed.
+    """
+
+    group: Sequence[str]
+    runs: list[Run] = field(default_factory=list[Run])
+    gone: list[str] = field(default_factory=list[str])
+    next_ns: int | None = None
 
 
 class Assembler:
@@ -83,7 +91,10 @@ class Assembler:
             quiet_ns=int(min(self._timing.quick_grace_s, self._timing.grace_s) * _SECOND),
             patience_ns=int(max(5.0, self._timing.quick_grace_s) * _SECOND),
         )
-        self._failures: dict[TraceKey, int] = {}
+        self._failures: dict[str, int] = {}
+        self._neighbourhood = Neighbourhood()
+        # With one shard this process sees every trace from now on; with several it never does.
+        self._complete_since_ns = time.time_ns() if shard[1] == 1 else 2**63
         self._stop = threading.Event()
         self._polled_ns = 0
         self._recovered = False
@@ -158,43 +169,48 @@ class Assembler:
         return len(due)
 
     def _assemble(self, project: str, traces: list[PendingTrace], now_ns: int) -> None:
+        due = {trace.key[1]: trace for trace in traces}
         changes = {trace.key: trace.changes for trace in traces}
-        ids = [trace.key[1] for trace in traces]
-        spans = _by_trace(self._stores().spans(project, ids))
-        logs = _by_trace(self._stores().logs(project, ids))
-        prior: dict[str, list[RunSummary]] = defaultdict(list)
-        for summary in self._stores().runs_of_traces(project, ids):
-            prior[summary.trace_id].append(summary)
-        outcomes: list[_Outcome] = []
-        for trace in traces:
-            trace_id = trace.key[1]
-            try:
-                runs = assemble(spans.get(trace_id, ()), logs.get(trace_id, ()), prices=self._prices)
-            except Exception as error:  # noqa: BLE001  # one hostile trace must not stop the others
-                outcomes.append(self._failed(trace, changes[trace.key], now_ns, error))
-                continue
-            outcomes.append(self._judge(trace, changes[trace.key], runs, prior[trace_id], now_ns))
+        loaded = Loaded(self._stores(), project)
+        loaded.load(due)
+        outcomes = [
+            self._assemble_group(group, loaded, now_ns)
+            for group in gather(
+                due, loaded, self._neighbourhood, max_traces=_GROUP_TRACES, complete_since_ns=self._complete_since_ns
+            )
+        ]
         self._write(project, outcomes, now_ns)
-        for outcome in outcomes:
-            self._pending.settle(outcome.trace.key, changes=outcome.changes, next_ns=outcome.next_ns)
+        self._settle(project, outcomes, due)
+        next_ns = {trace_id: outcome.next_ns for outcome in outcomes for trace_id in outcome.group}
+        for trace_id, trace in due.items():
+            self._pending.settle(trace.key, changes=changes[trace.key], next_ns=next_ns.get(trace_id))
 
-    def _failed(self, trace: PendingTrace, changes: int, now_ns: int, error: Exception) -> _Outcome:
-        """Try again a few times, then leave the trace until new spans come."""
-        failures = self._failures.get(trace.key, 0) + 1
+    def _assemble_group(self, group: Sequence[str], loaded: Loaded, now_ns: int) -> _Outcome:
+        """Assemble traces that belong together, mostly one."""
+        outcome = _Outcome(group)
+        spans = [span for trace_id in group for span in loaded.spans.get(trace_id, ())]
+        logs = [record for trace_id in group for record in loaded.logs.get(trace_id, ())]
+        try:
+            runs = assemble(spans, logs, prices=self._prices)
+        except Exception as error:  # noqa: BLE001  # one hostile trace must not stop the others
+            self._fail(outcome, now_ns, error)
+            return outcome
+        self._judge(outcome, runs, loaded.runs_within(group), now_ns)
+        return outcome
+
+    def _fail(self, outcome: _Outcome, now_ns: int, error: Exception) -> None:
+        """Try again a few times, then leave the traces until new spans come."""
+        key = outcome.group[0]
+        failures = self._failures.pop(key, 0) + 1
         self._metrics.assembly_errors.inc()
-        _log.error("trace_not_assembled", trace=trace.key, attempt=failures, error=f"{type(error).__name__}: {error}")
-        if failures >= _GIVE_UP_AFTER:
-            self._failures.pop(trace.key, None)
-            return _Outcome(trace, changes, [], [], None)
-        self._failures[trace.key] = failures
-        return _Outcome(trace, changes, [], [], now_ns + _RETRY_NS)
+        _log.error("trace_not_assembled", trace=key, attempt=failures, error=f"{type(error).__name__}: {error}")
+        if failures < _GIVE_UP_AFTER:
+            self._failures[key] = failures
+            outcome.next_ns = now_ns + _RETRY_NS
 
-    def _judge(
-        self, trace: PendingTrace, changes: int, runs: Iterable[Run], prior: Sequence[RunSummary], now_ns: int
-    ) -> _Outcome:
+    def _judge(self, outcome: _Outcome, runs: Iterable[Run], prior: Sequence[RunSummary], now_ns: int) -> None:
         """Which runs are to be written, which old ones are gone, and when to look again."""
         earlier = {summary.run_id: summary for summary in prior if summary.state != "withdrawn"}
-        outcome = _Outcome(trace, changes, [], [], None)
         for run in runs:
             closes_ns = closes_at_ns(facts_of(run), self._timing)
             closed = now_ns >= closes_ns
@@ -209,7 +225,21 @@ class Assembler:
             if old is None or _differs(old, revised):
                 outcome.runs.append(revised)
         outcome.gone.extend(earlier)
-        return outcome
+
+    def _settle(self, project: str, outcomes: Iterable[_Outcome], due: Mapping[str, PendingTrace]) -> None:
+        """Mark what is finished and what the written runs do not mark, so that no restart looks at it again."""
+        settled: list[tuple[str, int]] = []
+        for outcome in outcomes:
+            if outcome.next_ns is not None:
+                continue
+            marked = {trace_id: run.last_received_ns for run in outcome.runs for trace_id in run.trace_ids}
+            settled.extend(
+                (trace_id, due[trace_id].last_ns)
+                for trace_id in outcome.group
+                if trace_id in due and marked.get(trace_id, 0) < due[trace_id].last_ns
+            )
+        if settled:
+            self._stores().settle_traces(project, settled)
 
     def _write(self, project: str, outcomes: Sequence[_Outcome], now_ns: int) -> None:
         gone = [run_id for outcome in outcomes for run_id in outcome.gone]
@@ -233,10 +263,3 @@ def _as_stored(known: RunSummary, run: Run) -> Run:
 
 def _differs(old: Run, new: Run) -> bool:
     return (old.revision, old.state, old.fingerprint) != (new.revision, new.state, new.fingerprint)
-
-
-def _by_trace(items: Iterable[_Item]) -> dict[str, list[_Item]]:
-    groups: dict[str, list[_Item]] = defaultdict(list)
-    for item in items:
-        groups[item.trace_id].append(item)
-    return groups

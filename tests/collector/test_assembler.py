@@ -1,0 +1,302 @@
+"""The live assembly: spans in the store become runs, close when quiet, and are revised when something comes late."""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from apparatus.stores import FaultyStore
+from apparatus.waiting import until
+from apparatus.workload import Workload, attributes
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
+
+from evalspan_collector import assembler as assembler_module
+from evalspan_collector.assemble import assemble
+from evalspan_collector.assembler import Assembler
+from evalspan_collector.intake import read_traces
+from evalspan_collector.pending import in_shard
+from evalspan_collector.records import RunSummary
+from evalspan_collector.run import Run
+from evalspan_collector.selfmetrics import SelfMetrics
+from evalspan_collector.span import Span
+
+SECOND = 1_000_000_000
+
+
+class Live:
+    """An assembler over a memory store, on a clock of its own."""
+
+    def __init__(self, store: FaultyStore | None = None, *, shard: tuple[int, int] = (0, 1)) -> None:
+        self.store = store or FaultyStore()
+        self.now_ns = 1_700_000_000 * SECOND
+        self.metrics = SelfMetrics()
+        self.assembler = Assembler(
+            stores=lambda: self.store, metrics=self.metrics, shard=shard, watermark_ns=lambda: self.now_ns
+        )
+        self._blocks = 0
+
+    def receive(self, spans: Iterable[Span]) -> None:
+        """Spans reach the store now."""
+        self._blocks += 1
+        block = list(spans)
+        self.store.insert_spans(block, token=f"{id(self)}-{self._blocks}")
+        self.assembler.spans_stored(block, [])
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_ns += int(seconds * SECOND)
+        while self.assembler.tick():
+            pass
+
+    def runs(self, spans: Sequence[Span]) -> list[RunSummary]:
+        found = self.store.runs_of_traces("default", sorted({span.trace_id for span in spans}))
+        return sorted(found, key=lambda run: run.run_id)
+
+    def run(self, spans: Sequence[Span]) -> RunSummary:
+        (found,) = self.runs(spans)
+        return found
+
+
+def spans_of(seed: int, live: Live, *, length: int = 7) -> list[Span]:
+    """One agent run, the root last, received now."""
+    request = Workload(seed, content=0.1).one(length)
+    return list(read_traces(request.body, project="default", received_ns=live.now_ns).spans)
+
+
+def received(spans: Iterable[Span], live: Live) -> list[Span]:
+
+    return [replace(span, received_ns=live.now_ns) for span in spans]
+
+
+def test_a_run_closes_once_it_is_quiet_and_not_before() -> None:
+    live = Live()
+    spans = spans_of(1, live)
+    live.receive(spans)
+    live.pass_time(1.0)
+    assert live.runs(spans) == []
+    live.pass_time(1.5)
+    run = live.run(spans)
+    assert (run.state, run.revision, len(run.tool_names) > 0) == ("closed", 1, True)
+
+
+def test_spans_that_keep_coming_postpone_the_close() -> None:
+    live = Live()
+    spans = spans_of(1, live)
+    for span in spans:
+        live.receive(received([span], live))
+        live.pass_time(1.5)
+        assert [run.state for run in live.runs(spans)] in ([], ["open"])
+    live.pass_time(1.0)
+    assert live.run(spans).state == "closed"
+
+
+def test_a_long_run_shows_as_open_meanwhile() -> None:
+    live = Live()
+    spans = spans_of(1, live, length=20)
+    for span in spans[:10]:
+        live.receive(received([span], live))
+        live.pass_time(1.9)
+    assert live.run(spans).state == "open"
+    live.receive(received(spans[10:], live))
+    live.pass_time(3)
+    assert (live.run(spans).state, live.run(spans).revision) == ("closed", 1)
+
+
+def test_a_run_whose_root_never_comes_closes_as_incomplete_when_idle() -> None:
+    live = Live()
+    spans = spans_of(1, live)[:-1]
+    live.receive(spans)
+    live.pass_time(30)
+    assert live.run(spans).state == "open"
+    live.pass_time(31)
+    assert live.run(spans).state == "closed"
+    assert "incomplete" in live.run(spans).flags
+
+
+def test_a_late_span_amends_the_run_with_the_next_revision() -> None:
+    live = Live()
+    spans = spans_of(1, live)
+    live.receive(spans[:2] + spans[3:])
+    live.pass_time(61)
+    before = live.run(spans)
+    assert before.state == "closed"
+    live.receive(received([spans[2]], live))
+    live.pass_time(61)
+    after = live.run(spans)
+    assert (after.run_id, after.state, after.revision) == (before.run_id, "amended", 2)
+    assert after.steps == before.steps + 1
+
+
+def test_a_span_that_is_sent_again_changes_nothing() -> None:
+    live = Live()
+    spans = spans_of(1, live)
+    live.receive(spans)
+    live.pass_time(3)
+    before = live.run(spans)
+    live.receive(received(spans[:3], live))
+    live.pass_time(30)
+    assert live.run(spans) == before
+    assert live.store.open_traces() == []
+
+
+def test_any_order_and_any_split_gives_the_same_run() -> None:
+    seen: list[tuple[object, ...]] = []
+    for seed in range(12):
+        live = Live()
+        spans = spans_of(5, live, length=12)
+        rng = random.Random(seed)
+        rng.shuffle(spans)
+        while spans:
+            cut = rng.randint(1, 4)
+            live.receive(received(spans[:cut], live))
+            del spans[:cut]
+            live.pass_time(rng.choice((0.1, 3.0, 70.0)))
+        live.pass_time(120)
+        summary = live.run(spans_of(5, live, length=12))
+        run = live.store.run("default", summary.run_id)
+        assert run is not None
+        seen.append((run.steps, run.usage, run.cost_usd, run.output, run.status, run.agent, summary.fingerprint))
+    assert all(facts == seen[0] for facts in seen)
+
+
+def test_a_new_root_withdraws_the_run_that_had_stood_for_it() -> None:
+    live = Live()
+    spans = spans_of(1, live)
+    agent = spans[-1]
+
+    inner = replace(agent, parent_id="aaaaaaaaaaaaaaaa")
+    outer = replace(agent, span_id="aaaaaaaaaaaaaaaa", agent_name="boss", tool_name=None)
+    live.receive([*spans[:-1], inner])
+    live.pass_time(120)
+    first = live.run(spans)
+    live.receive(received([outer], live))
+    live.pass_time(120)
+    second = live.run(spans)
+    assert second.run_id != first.run_id
+    assert second.agent == "boss"
+    assert live.store.run_summary("default", first.run_id) is None
+
+
+def test_a_restart_takes_up_what_was_pending() -> None:
+    live = Live()
+    spans = spans_of(1, live)
+    live.receive(spans)
+    again = Live(live.store)
+    again.pass_time(10)
+    assert again.runs(spans) == []
+    again.assembler.poll_store()
+    again.pass_time(0)
+    assert again.run(spans).state == "closed"
+    assert again.store.open_traces() == []
+
+
+def test_shards_split_the_traces_and_leave_none_out() -> None:
+    store = FaultyStore()
+    lives = [Live(store, shard=(index, 3)) for index in range(3)]
+    spans = [span for seed in range(20) for span in spans_of(seed, lives[0])]
+    lives[0].receive(spans)
+    for live in lives:
+        live.assembler.poll_store()
+        live.pass_time(5)
+    runs = lives[0].runs(spans)
+    assert len(runs) == 20
+    shares = [sum(in_shard(run.trace_id, (index, 3)) for run in runs) for index in range(3)]
+    assert sum(shares) == 20
+    assert all(shares)
+
+
+def test_a_trace_that_cannot_be_assembled_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = Live()
+    good, bad = spans_of(1, live), spans_of(2, live)
+
+    def hostile(spans: Iterable[Span], *rest: object, **more: object) -> tuple[Run, ...]:
+        kept = list(spans)
+        if any(span.trace_id == bad[0].trace_id for span in kept):
+            raise RecursionError("deep")
+        return assemble(kept, *rest, **more)  # type: ignore[arg-type]  # passed through
+
+    monkeypatch.setattr(assembler_module, "assemble", hostile)
+    live.receive(good + bad)
+    for _ in range(10):
+        live.pass_time(5)
+    assert live.run(good).state == "closed"
+    assert live.runs(bad) == []
+    assert live.metrics.registry.get_sample_value("evalspan_assembly_errors_total") == 3
+
+
+def test_an_outage_of_the_store_only_delays() -> None:
+    live = Live()
+    spans = spans_of(1, live)
+    live.receive(spans)
+    read = live.store.spans
+
+    def down(project: str, trace_ids: Sequence[str]) -> list[Span]:
+        del project, trace_ids
+        raise ConnectionError("no store")
+
+    live.store.spans = down  # type: ignore[method-assign]  # a fault
+    with pytest.raises(ConnectionError):
+        live.pass_time(3)
+    live.store.spans = read  # type: ignore[method-assign]  # repaired
+    live.pass_time(3)
+    assert live.run(spans).state == "closed"
+
+
+def chat(trace_id: bytes, start_s: float, text: str) -> bytes:
+    """A trace of one bare model call, as an app without an agent span sends it."""
+    request = ExportTraceServiceRequest()
+    resource = request.resource_spans.add()
+    resource.resource.attributes.extend(attributes({"service.name": "bare", "service.instance.id": "p1"}))
+    span = OtlpSpan(trace_id=trace_id, span_id=trace_id[:8], name="chat m", kind=OtlpSpan.SPAN_KIND_CLIENT)
+    span.start_time_unix_nano = int((1_700_000_000 + start_s) * SECOND)
+    span.end_time_unix_nano = span.start_time_unix_nano + SECOND // 2
+    span.attributes.extend(
+        attributes({
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "anthropic",
+            "gen_ai.request.model": "claude-haiku-4-5",
+            "gen_ai.conversation.id": "c1",
+            "gen_ai.input.messages": f'[{{"role":"user","parts":[{{"type":"text","content":"{text}"}}]}}]',
+            "gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"text","content":"ok"}]}]',
+        })
+    )  # fmt: skip
+    resource.scope_spans.add().spans.append(span)
+    return request.SerializeToString()
+
+
+def test_traces_of_one_process_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = Live()
+    groups: list[int] = []
+
+    def watch(spans: Iterable[Span], *rest: object, **more: object) -> tuple[Run, ...]:
+        kept = list(spans)
+        groups.append(len({span.trace_id for span in kept}))
+        return assemble(kept, *rest, **more)  # type: ignore[arg-type]  # passed through
+
+    monkeypatch.setattr(assembler_module, "assemble", watch)
+    bodies = [chat(bytes([n + 1]) * 16, float(n), f"question {n}") for n in range(3)]
+    for body in bodies:
+        live.receive(read_traces(body, project="default", received_ns=live.now_ns).spans)
+    live.pass_time(3)
+    assert groups == [3]
+    # After a restart the store is asked for the neighbours that this process has never seen.
+    groups.clear()
+    again = Live(live.store)
+    again.now_ns = live.now_ns
+    late = read_traces(chat(b"\x09" * 16, 3.0, "question 3"), project="default", received_ns=again.now_ns).spans
+    again.receive(late)
+    again.pass_time(3)
+    assert groups == [4]
+
+
+def test_the_loop_runs_by_itself(tmp_path: Path) -> None:
+    del tmp_path
+    live = Live()
+    spans = spans_of(1, live)
+    live.assembler.start()
+    live.receive(spans)
+    live.now_ns += 3 * SECOND
+    until(lambda: live.runs(spans))
+    live.assembler.stop(5)
+    assert live.metrics.registry.get_sample_value("evalspan_runs_written_total", {"state": "closed"}) == 1
