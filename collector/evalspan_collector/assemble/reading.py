@@ -25,7 +25,7 @@ class Reader:
         return known
 
     def input_of(self, call: Call) -> tuple[Message, ...]:
-        """What a call was asked: the first description of it that carries messages with content."""
+        """What a call was asked: the description of it that says most, the outer one of equals."""
         return self._richest([n.span.input_messages for n in call.members])
 
     def output_of(self, call: Call) -> tuple[Message, ...]:
@@ -33,14 +33,18 @@ class Reader:
         return self._richest([n.span.output_messages for n in call.members])
 
     def _richest(self, texts: list[str | None]) -> tuple[Message, ...]:
-        found: tuple[Message, ...] = ()
+        best: tuple[Message, ...] = ()
+        most = (0, 0)
         for text in texts:
             messages = self.messages(text)
-            if any(_has_content(p) for m in messages for p in m.parts):
-                return messages
-            if any(p.type in ("tool_call", "tool_call_response") for m in messages for p in m.parts):
-                found = found or messages
-        return found
+            parts = [p for m in messages for p in m.parts]
+            said = (sum(map(_has_content, parts)), sum(1 for p in parts if p.id and p.type in _TOOL_PARTS))
+            if said > most:
+                best, most = messages, said
+        return best
+
+
+_TOOL_PARTS = ("tool_call", "tool_call_response")
 
 
 def _has_content(part: Part) -> bool:

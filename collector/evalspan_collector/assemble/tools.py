@@ -261,7 +261,7 @@ def _ran(request: Request, *, by_span: bool, agents: set[str | None], offered: s
     """True when messages show that a request was carried out, though no span does."""
     if request.part.server_side:
         return True
-    if _is_cut(request.part.arguments) or request.name in agents:
+    if _is_cut(request.part.arguments) or _ends_cut(request) or request.name in agents:
         return False
     if offered and request.name not in offered:
         return False
@@ -277,6 +277,14 @@ def _is_cut(arguments: Any) -> bool:
     if fields is not None and len(fields) == 1:
         arguments = fields.get("raw", fields.get("_raw"))
     return isinstance(arguments, str) and arguments.lstrip()[:1] in ("{", "[") and isinstance(parsed(arguments), str)
+
+
+def _ends_cut(request: Request) -> bool:
+    """The answer was cut off inside this request, so its arguments (not captured) were never whole."""
+    if request.part.arguments is not None or request.response is not None:
+        return False
+    reasons = {r for n in request.call.members for r in n.span.finish_reasons}
+    return bool(reasons & {"length", "max_tokens", "MAX_TOKENS"})
 
 
 def _never_ran(execution: Execution) -> bool:
