@@ -125,7 +125,8 @@ class Config:
 def find_config(path: str | Path | None = None, env: Mapping[str, str] | None = None) -> Path | None:
     """The file to read: the given one, EVALSPAN_CONFIG's, `evalspan.yaml` in the working folder, or none."""
     environment = os.environ if env is None else env
-    named = path or environment.get("EVALSPAN_CONFIG")
+    # An empty variable means none; as a path it would be the working folder itself.
+    named = path if path is not None and str(path) not in {"", "."} else environment.get("EVALSPAN_CONFIG")
     if named:
         return Path(named)
     return Path(CONFIG_FILE) if Path(CONFIG_FILE).is_file() else None

@@ -73,6 +73,7 @@ class Circuit:
         self._limit = failures
         self._pause_s = pause_s
         self._failures = 0
+        self._pauses = 0
         self._open_until: float | None = None
 
     def allows(self, wanted: int) -> int:
@@ -84,13 +85,16 @@ class Circuit:
     def failed(self) -> None:
         """A question got no answer."""
         self._failures += 1
-        if self._failures >= self._limit:
-            pauses = min(10.0, 2.0 ** (self._failures - self._limit))
-            self._open_until = self._clock() + pauses * self._pause_s
+        now = self._clock()
+        # Those that were on their way when it opened tell nothing new.
+        if self._failures < self._limit or (self._open_until is not None and now < self._open_until):
+            return
+        self._open_until = now + min(10.0, 2.0**self._pauses) * self._pause_s
+        self._pauses += 1
 
     def worked(self) -> None:
         """A question was answered."""
-        self._failures = 0
+        self._failures = self._pauses = 0
         self._open_until = None
 
 

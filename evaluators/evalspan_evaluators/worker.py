@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import structlog
 
-from evalspan.errors import StoreUnreachableError
+from evalspan.errors import StoreError, StoreUnreachableError
 from evalspan_collector.records import OutcomeName, OutcomeRecord, RunSummary, ScoreRecord
 from evalspan_collector.run import Run
 from evalspan_collector.store.contract import RunQuery, ScoreQuery, Store
@@ -345,15 +345,28 @@ class Worker:
         outcomes: list[OutcomeRecord] = []
         rows: list[ScoreRecord] = []
         for summary in runs:
-            run = await self._load(summary)
-            arrived = received_records(run, created_ns=self._now()) if run is not None else []
+            try:
+                arrived, (name, reason) = await self._received(summary)
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001  per-run boundary: one broken run must not stop its neighbours
+                _log.warning("received evaluations unread", run_id=summary.run_id, error=repr(error))
+                arrived, name, reason = [], "error", f"{type(error).__name__}: {error}"
             rows += arrived
-            if summary.revision > 1:
-                rows += await self._withdrawn(summary, {(row.metric, row.rule) for row in arrived})
-            name: OutcomeName = "scored" if arrived else "not_applicable"
-            reason = f"{len(arrived)} evaluations arrived with the run"
             outcomes.append(replace(self._outcome(rule, summary, name, reason), rule_version=_RECEIVED_VERSION))
         return outcomes, rows
+
+    async def _received(self, summary: RunSummary) -> tuple[list[ScoreRecord], tuple[OutcomeName, str]]:
+        """The evaluations of one run, and the outcome of looking for them."""
+        run = await self._load(summary)
+        if run is None:
+            return [], ("error", "the run cannot be read")
+        rows = received_records(run, created_ns=self._now())
+        name: OutcomeName = "scored" if rows else "not_applicable"
+        reason = f"{len(rows)} evaluations arrived with the run"
+        if summary.revision > 1:
+            rows += await self._withdrawn(summary, {(row.metric, row.rule) for row in rows})
+        return rows, (name, reason)
 
     async def _withdrawn(self, summary: RunSummary, arrived: set[tuple[str, str]]) -> list[ScoreRecord]:
         """Tombstones of received scores that the newest revision has no longer."""
