@@ -40,7 +40,7 @@ Convert = Callable[[Any], Any]
 
 #: Marks that stand where content was hidden.
 REDACTED = frozenset({"__REDACTED__", "[REDACTED]", "<REDACTED>"})
-#: Strings that say that there is nothing.
+#: Strings that say that there is nothing; the length is asked first, since to hash a long text costs more than all else.
 _NOTHING = frozenset({"", "null", "None", "undefined", "N/A", *REDACTED})
 
 
@@ -50,7 +50,7 @@ _SUSPECT = frozenset('"_[<nuN')
 
 def redacted(value: Any) -> bool:
     """True when the value is a redaction mark."""
-    return isinstance(value, str) and (value in REDACTED or value.startswith("[Scrubbed due to "))
+    return isinstance(value, str) and ((len(value) < 13 and value in REDACTED) or value.startswith("[Scrubbed due to "))
 
 
 def text(value: Any) -> str | None:
@@ -60,7 +60,7 @@ def text(value: Any) -> str | None:
             return value
         if value[:1] == '"':
             value = unwrap(value)
-        if value in _NOTHING or value.startswith("[Scrubbed due to "):
+        if (len(value) < 13 and value in _NOTHING) or value.startswith("[Scrubbed due to "):
             return None
         return str(value)
     return None if value is None or isinstance(value, list | dict) else as_text(value)
@@ -69,16 +69,24 @@ def text(value: Any) -> str | None:
 def raw_text(value: Any) -> str | None:
     """Content: text as it is, anything else as JSON text; absent when hidden or empty."""
     if isinstance(value, str):
-        return None if value in _NOTHING else value
+        return None if (len(value) < 13 and value in _NOTHING) else value
     return None if value is None else as_text(value)
+
+
+#: Beginnings that a Python repr or plain text does not have.
+_SURELY_JSON = frozenset({'{"', "{}", '["', "[]"})
 
 
 def json_text(value: Any) -> str | None:
     """Content that is JSON where it can be: JSON in JSON and Python reprs undone."""
     if isinstance(value, str):
-        if value in _NOTHING:
+        if value[:2] in _SURELY_JSON:
+            return value
+        if (len(value) < 13 and value in _NOTHING):
             return None
-        if value[:1] in "{[" and value[-1:] in "}]" and not isinstance(parse(value), str):
+        if value[0] not in '{["':
+            return value
+        if value[0] != '"' and not isinstance(parse(value), str):
             return value
         inner = unwrap(value, python=True)
         return inner if isinstance(inner, str) else dump(inner)
@@ -137,8 +145,13 @@ def choose(words: Mapping[str, Any]) -> Convert:
     """The meaning of a word, whatever its case and quoting; None for a word the table does not hold."""
 
     def convert(value: Any) -> Any:
-        word = unwrap(value) if isinstance(value, str) else value
-        return words.get(word.lower()) if isinstance(word, str) else None
+        if not isinstance(value, str):
+            return None
+        found = words.get(value) or words.get(value.lower())
+        if found is None and value[:1] == '"':
+            word = unwrap(value)
+            found = words.get(word.lower()) if isinstance(word, str) else None
+        return found
 
     return convert
 
@@ -199,11 +212,17 @@ def pruned(**wanted: str) -> Convert:
     return convert
 
 
+#: An output without any part is this short; a longer one has some.
+_MAYBE_EMPTY_CHARS = 300
+
+
 def _normal(value: str) -> bool:
     """True for JSON text that is in the normal form already and needs no second writing."""
-    return (
-        value.startswith(('[{"role": "', '[{"role":"', '[{"parts":')) and '"parts"' in value and "REDACTED" not in value
-    )
+    if not value.startswith(('[{"role": "', '[{"role":"', '[{"parts":')) or value.find('"parts"', 0, 200) < 0:
+        return False
+    if len(value) < _MAYBE_EMPTY_CHARS and ('"parts": []' in value or '"parts":[]' in value):
+        return False
+    return "REDACTED" not in value
 
 
 def messages(role: Role) -> Convert:
@@ -211,9 +230,9 @@ def messages(role: Role) -> Convert:
 
     def convert(value: Any) -> str | None:
         if isinstance(value, str):
-            if value in _NOTHING:
+            if (len(value) < 13 and value in _NOTHING):
                 return None
-            if _normal(value) and '"parts": []' not in value and '"parts":[]' not in value:
+            if _normal(value):
                 return value
         found = from_value(value, role)
         return dumps(found) if any(m.parts for m in found) else None
@@ -253,7 +272,7 @@ def _of_events(value: Any, role: Role, *, choices: bool) -> str | None:
 
 def system(value: Any) -> str | None:
     """System instructions as text."""
-    if isinstance(value, str) and value in _NOTHING:
+    if isinstance(value, str) and (len(value) < 13 and value in _NOTHING):
         return None
     found = system_text(value)
     return None if found is None or found in REDACTED else found
@@ -267,6 +286,8 @@ def finish_list(value: Any) -> tuple[str, ...] | None:
 
 def entity_arguments(value: Any) -> str | None:
     """Arguments wrapped as {args, kwargs} or {inputs, input_str, tool_name, arguments} to the arguments alone."""
+    if isinstance(value, str) and value[:2] == '{"' and value[2 : value.find('"', 2)] not in _ENVELOPE_KEYS:
+        return value  # every key of a wrapper is one of ours, so the first key tells
     found = unwrap(value, python=True)
     if isinstance(found, str):
         return found or None

@@ -56,8 +56,7 @@ def attribute_map(pairs: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for pair in pairs:
         value = pair.value
-        text = value.string_value
-        found[pair.key] = text or plain(value)
+        found[pair.key] = value.string_value or value.int_value or plain(value)
     return found
 
 

@@ -54,7 +54,7 @@ def read_traces(body: bytes, *, project: str, received_ns: int, json: bool = Fal
     scopes = read_json_span_scopes(body, refusals) if json else read_span_scopes(body, refusals)
     for resource, scope, raws in scopes:
         shared = origin(resource, scope, project=project, received_ns=received_ns)
-        spans.extend([normalise(raw, shared, explain=explain) for raw in raws])
+        spans.extend([normalise(raw, shared, explain=explain) for raw in list(raws)])
     return Intake(tuple(spans), (), refusals.total(), dict(refusals), _message(refusals))
 
 

@@ -1,18 +1,18 @@
 """Normalise: one raw span of any dialect to one Span, in one pass over its attributes."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, make_dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any, cast
 
 from evalspan_collector.conventions import (
     RESOURCE,
-    Choice,
+    Option,
+    Plan,
     Shape,
     scope_dialect,
     shape_of,
 )
-from evalspan_collector.converters import redacted
+from evalspan_collector.converters import redacted, text
 from evalspan_collector.events import KNOWN_EVENTS, event_facts
 from evalspan_collector.lenient_json import as_text
 from evalspan_collector.raw import Origin, RawSpan
@@ -64,89 +64,112 @@ def normalise(raw: RawSpan, shared: Origin, *, explain: bool = False) -> Span:
     """
     attributes = raw.attributes
     shape = shape_of(tuple(attributes))
-    fields: dict[str, Any] = {}
-    taken: set[str] = set()
-    sources: dict[str, str] | None = {} if explain else None
-    kind = _UNKNOWN
-    for option in shape.kinds:
-        found = option.convert(attributes[option.key])
-        if found is not None:
-            kind = found
-            taken.add(option.key)
-            if sources is not None:
-                sources["kind"] = option.key
-            break
-    draft = Draft(raw, kind, shared.dialect or shape.dialect, fields)
-    if kind is _UNKNOWN and kind_from_name(draft) and sources is not None:
-        sources["kind"] = "span name"
-    specific, generic = shape.of_kind(draft.kind)
-    _fill(specific, attributes, fields, taken, sources)
+    filling = _Filling(attributes, explain=explain)
+    kind = filling.kind(shape)
+    draft = Draft(raw, kind, shared.dialect or shape.dialect, filling.fields)
+    if kind is _UNKNOWN and kind_from_name(draft):
+        filling.explain("kind", "span name")
+    plan = shape.plan(draft.kind)
+    filling.fill(plan)
     if draft.kind is _UNKNOWN and kind_from_fields(draft):
-        if sources is not None:
-            sources["kind"] = "fields present"
-        specific, generic = shape.of_kind(draft.kind)
-        _fill(specific, attributes, fields, taken, sources)
-    if generic:
-        _fill(_untaken(generic, taken), attributes, fields, taken, sources)
+        filling.explain("kind", "fields present")
+        plan = shape.plan(draft.kind)
+        filling.fill(plan)
     if raw.events:
-        _add_events(draft, sources)
-    for repair in _repairs(shape, draft):
-        if repair.apply(draft) and sources is not None:
-            sources[f"repair {repair.name}"] = "fired"
+        _add_events(draft, filling)
+    repairs = plan.repairs.get(draft.dialect)
+    if repairs is None:
+        repairs = plan.repairs[draft.dialect] = _repairs(shape, draft)
+    for repair in repairs:
+        if repair.apply(draft):
+            filling.explain(f"repair {repair.name}", "fired")
     for scratch in shape.scratch:
-        fields.pop(scratch, None)
-    return _span(draft, shared, taken, sources or {})
+        filling.fields.pop(scratch, None)
+    return _span(draft, shared, filling.leftover(plan), filling.sources or {})
 
 
 def _repairs(shape: Shape, draft: Draft) -> tuple[Repair, ...]:
-    """The repairs that can concern a span of this shape, dialect and kind; remembered with the shape."""
-    key = (draft.dialect, draft.kind)
-    found = shape.repairs.get(key)
-    if found is None:
-        found = shape.repairs[key] = tuple(r for r in REPAIRS if r.concerns(shape.names, draft.dialect, draft.kind))
-    return found
+    """The repairs that can concern a span of this shape, dialect and kind."""
+    return tuple(r for r in REPAIRS if r.concerns(shape.names, draft.dialect, draft.kind))
 
 
-def _fill(
-    choices: Iterable[Choice], attributes: dict[str, Any], fields: dict[str, Any], taken: set[str], sources: dict[str, str] | None
-) -> None:
-    """Give each field the value of the first option that has one."""
-    for field, options in choices:
-        winner: Any = None
-        for option in options:
-            if option.family is None:
-                value = attributes[option.key]
-                if winner is not None:
-                    if value == winner:
-                        taken.add(option.key)  # the same fact in another vocabulary
-                    continue
-                converted = option.convert(value)
-                if converted is None:
-                    continue
-                taken.add(option.key)
-            elif winner is not None:
-                continue
+class _Filling:
+    """The fields of one span while its attributes are read."""
+
+    __slots__ = ("attributes", "fields", "left", "sources", "taken")
+
+    def __init__(self, attributes: dict[str, Any], *, explain: bool) -> None:
+        self.attributes = attributes
+        self.fields: dict[str, Any] = {}
+        self.sources: dict[str, str] | None = {} if explain else None
+        #: Keys that a field took though another might have, and keys that no field could use.
+        self.taken: set[str] = set()
+        self.left: list[str] = []
+
+    def explain(self, field: str, source: str) -> None:
+        """Note where a field came from, when asked to."""
+        if self.sources is not None:
+            self.sources[field] = source
+
+    def kind(self, shape: Shape) -> SpanKind:
+        """The kind that the best of the kind keys tells."""
+        if shape.operation is not None:
+            self.fields["operation"] = text(self.attributes[shape.operation]) or ""
+        for option in shape.kinds:
+            found: SpanKind | None = option.convert(self.attributes[option.key])
+            if found is not None:
+                self.explain("kind", option.key)
+                return found
+        return _UNKNOWN
+
+    def fill(self, plan: Plan) -> None:
+        """Give each field of the plan the value of the first option that has one."""
+        attributes, fields = self.attributes, self.fields
+        for field, key, convert in plan.simple:
+            value = convert(attributes[key])
+            if value is None:
+                self.left.append(key)
             else:
-                value = {rest: attributes[key] for key, rest in option.family}
-                converted = option.convert(value)
-                if converted is None:
+                fields[field] = value
+        if self.sources is not None:
+            self.sources.update((field, key) for field, key, _ in plan.simple if field in fields)
+        for field, options in plan.choices:
+            self._choose(field, options)
+        for field, options in plan.generic:
+            self._choose(field, tuple(o for o in options if o.key not in self.taken))
+
+    def _choose(self, field: str, options: tuple[Option, ...]) -> None:
+        attributes = self.attributes
+        winner: Any = None
+        for key, convert, family, _, shared in options:
+            value = attributes[key] if family is None else {rest: attributes[k] for k, rest in family}
+            if winner is None:
+                converted = convert(value)
+                if converted is not None:
+                    self.fields[field] = converted
+                    winner = value
+                    if self.sources is not None:
+                        self.sources[field] = key
+                    if shared:
+                        self.taken.update((key,) if family is None else (k for k, _ in family))
                     continue
-                taken.update(value_key for value_key, _ in option.family)
-            fields[field] = converted
-            winner = value
-            if sources is not None:
-                sources[field] = option.key
+            elif value == winner:  # the same fact in another vocabulary
+                if shared:
+                    self.taken.add(key)
+                continue
+            self.left.extend((key,) if family is None else (k for k, _ in family))
+
+    def leftover(self, plan: Plan) -> dict[str, str]:
+        """The attributes that no field took, as text."""
+        attributes, taken = self.attributes, self.taken
+        left = {k: attributes[k] for k in plan.leftover}
+        for key in self.left:
+            if key not in taken:
+                left[key] = attributes[key]
+        return {k: v if type(v) is str else as_text(v) for k, v in left.items()}
 
 
-def _untaken(choices: Iterable[Choice], taken: set[str]) -> Iterator[Choice]:
-    """Generic fields take only attributes that no other field took."""
-    for field, options in choices:
-        left = tuple(o for o in options if o.key not in taken)
-        if left:
-            yield field, left
-
-
-def _add_events(draft: Draft, sources: dict[str, str] | None) -> None:
+def _add_events(draft: Draft, filling: _Filling) -> None:
     """Facts of span events, where no attribute gave them."""
     known = [e for e in draft.raw.events if e.name in KNOWN_EVENTS]
     if not known:
@@ -154,8 +177,7 @@ def _add_events(draft: Draft, sources: dict[str, str] | None) -> None:
     for field, value in event_facts(known, draft.kind, draft.raw.start_ns).items():
         if field not in draft.fields:
             draft.fields[field] = value
-            if sources is not None:
-                sources[field] = "span event"
+            filling.explain(field, "span event")
 
 
 def _content(draft: Draft) -> Content:
@@ -167,7 +189,7 @@ def _content(draft: Draft) -> Content:
     return "redacted" if any(map(redacted, draft.raw.attributes.values())) else "not_captured"
 
 
-def _span(draft: Draft, shared: Origin, taken: set[str], sources: dict[str, str]) -> Span:
+def _span(draft: Draft, shared: Origin, leftover: dict[str, str], sources: dict[str, str]) -> Span:
     """Put the Span together."""
     raw = draft.raw
     flags = draft.flags
@@ -194,7 +216,7 @@ def _span(draft: Draft, shared: Origin, taken: set[str], sources: dict[str, str]
     values["kind"] = draft.kind
     values["content"] = _content(draft)
     values["flags"] = tuple(flags)
-    values["attributes"] = {k: v if type(v) is str else as_text(v) for k, v in raw.attributes.items() if k not in taken}
+    values["attributes"] = leftover
     values["sources"] = sources
     if raw.events:
         values["events"] = tuple(SpanEvent(e.name, e.time_ns, _texts(e.attributes)) for e in raw.events)

@@ -549,7 +549,8 @@ def verdict_of_an_evaluator(draft: Draft) -> bool:
 def usage_struct(draft: Draft) -> bool:
     """The counts as one Usage."""
     fields = draft.fields
-    counts = [fields.pop(k, None) for k in _COUNTS]
+    pop = fields.pop
+    counts = [pop(k, None) for k in _COUNTS]
     if counts != _NO_COUNTS:
         fields["usage"] = Usage(*counts)
     return False
@@ -575,7 +576,7 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("schema_is_no_arguments", schema_is_no_arguments, kinds=_TOOLS, needs=frozenset({"tool.parameters"})),
     Repair("no_arguments_of_adk", no_arguments_of_adk, frozenset({"adk"})),
     Repair("unwrapped_result", unwrapped_result, kinds=_TOOLS),
-    Repair("no_usage_of_its_own", no_usage_of_its_own, needs=_USAGE),
+    Repair("no_usage_of_its_own", no_usage_of_its_own, kinds=frozenset({SpanKind.LLM}), needs=_USAGE),
     Repair("aggregate_usage", aggregate_usage, needs=frozenset(theirs for _, theirs in _AGGREGATES)),
     Repair("exclusive_usage", exclusive_usage, needs=frozenset({"cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "total_tokens"})),
     Repair("milliseconds_of_strands", milliseconds_of_strands, frozenset({"strands"})),

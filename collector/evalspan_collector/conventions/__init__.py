@@ -1,7 +1,8 @@
 """Conventions: the one table of 26 span dialects, field -> ordered sources -> converter, and its index by key."""
 
+from collections import Counter
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from evalspan_collector.conventions._content import CONTENT
 from evalspan_collector.conventions._dialects import KEY_DIALECTS, SCOPE_DIALECTS
@@ -23,6 +24,7 @@ __all__ = [
     "RESOURCE",
     "Choice",
     "Option",
+    "Plan",
     "Shape",
     "Source",
     "scope_dialect",
@@ -48,8 +50,7 @@ for _field, _sources in FIELDS.items():
 
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One way to fill a field of a span with given keys.
 
     Attributes:
@@ -57,12 +58,14 @@ class Option:
         convert: Value to field value.
         family: Keys of a family and the rest of each, None for a single attribute.
         when: Kinds it is for, None for all.
+        shared: Another field may take the attribute too.
     """
 
     key: str
     convert: Convert
     family: tuple[tuple[str, str], ...] | None
     when: frozenset[SpanKind] | None
+    shared: bool
 
 
 #: A field with its options, best first.
@@ -70,31 +73,70 @@ Choice = tuple[str, tuple[Option, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What the table says of one set of attribute keys: worked out once, used for every span that has it."""
+class Plan:
+    """What to do for spans of one shape and kind.
 
-    dialect: str
-    kinds: tuple[Option, ...]
+    Attributes:
+        simple: Field, key and converter where there is one choice of one attribute that no other field wants.
+        choices: The other fields with their options.
+        generic: Fields that take only what no other took.
+        leftover: Keys that no field of this kind wants.
+        repairs: Dialect to the repairs that can concern such a span; filled by `normalise`.
+    """
+
+    simple: tuple[tuple[str, str, Convert], ...]
     choices: tuple[Choice, ...]
     generic: tuple[Choice, ...]
-    #: Fields that may get a value, and the keys: what a repair can ask for.
-    names: frozenset[str]
-    #: Fields of the table that are no fields of a span.
-    scratch: tuple[str, ...]
-    repairs: dict[tuple[str, SpanKind], Any]
-    by_kind: dict[SpanKind, tuple[tuple[Choice, ...], tuple[Choice, ...]]]
+    leftover: tuple[str, ...]
+    repairs: dict[str, Any]
 
-    def of_kind(self, kind: SpanKind) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
-        """The specific and the generic choices that hold for a kind."""
-        found = self.by_kind.get(kind)
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the table says of one set of attribute keys: worked out once, used for every span that has it.
+
+    Attributes:
+        keys: The attribute keys.
+        operation: The key that has the dialect's own word for the operation.
+        names: Fields that may get a value, and the keys: what a repair can ask for.
+        scratch: Fields of the table that are no fields of a span.
+    """
+
+    keys: tuple[str, ...]
+    dialect: str
+    kinds: tuple[Option, ...]
+    operation: str | None
+    choices: tuple[Choice, ...]
+    names: frozenset[str]
+    scratch: tuple[str, ...]
+    plans: dict[str, Plan]
+
+    def plan(self, kind: SpanKind) -> Plan:
+        """What to do for a kind."""
+        found = self.plans.get(kind._value_)
         if found is None:
-            found = self.by_kind[kind] = _narrowed(self.choices, kind), _narrowed(self.generic, kind)
+            found = self.plans[kind._value_] = self._made(kind)
         return found
 
-
-def _narrowed(choices: tuple[Choice, ...], kind: SpanKind) -> tuple[Choice, ...]:
-    kept = ((field, tuple(o for o in options if o.when is None or kind in o.when)) for field, options in choices)
-    return tuple((field, options) for field, options in kept if options)
+    def _made(self, kind: SpanKind) -> Plan:
+        held = tuple((f, tuple(o for o in options if o.when is None or kind in o.when)) for f, options in self.choices)
+        kept = tuple((f, options) for f, options in held if options)
+        wanted = {o.key for _, options in kept for o in options if o.family is None}
+        wanted.update(k for _, options in kept for o in options for k, _ in o.family or ())
+        wanted.update(o.key for o in self.kinds)
+        wanted.add(self.operation or "")
+        simple: list[tuple[str, str, Convert]] = []
+        choices: list[Choice] = []
+        generic: list[Choice] = []
+        for field, options in kept:
+            if field in GENERIC_FIELDS:
+                generic.append((field, options))
+            elif len(options) == 1 and options[0].family is None and not options[0].shared:
+                simple.append((field, options[0].key, options[0].convert))
+            else:
+                choices.append((field, options))
+        leftover = tuple(k for k in self.keys if k not in wanted)
+        return Plan(tuple(simple), tuple(choices), tuple(generic), leftover, {})
 
 
 #: Shapes seen so far: real traffic has a few hundred. Bounded, since keys come from outside.
@@ -116,27 +158,40 @@ def shape_of(keys: tuple[str, ...]) -> Shape:
 
 
 def _shape(keys: tuple[str, ...]) -> Shape:
-    ranked: dict[str, list[tuple[int, Option]]] = {}
+    hits: list[tuple[str, int, Source, tuple[tuple[str, str], ...] | None]] = []
     for key in keys:
-        for field, rank, source in _EXACT.get(key, ()):
-            ranked.setdefault(field, []).append((rank, Option(key, source.convert, None, source.when)))
+        hits.extend((field, rank, source, None) for field, rank, source in _EXACT.get(key, ()))
     for field, rank, source in _FAMILIES:
         members = tuple((k, k[len(source.key) :]) for k in keys if k.startswith(source.key) and len(k) > len(source.key))
         if members:
-            ranked.setdefault(field, []).append((rank, Option(source.key, source.convert, members, source.when)))
-    choices: list[Choice] = []
-    for field in sorted(ranked, key=_ORDER.__getitem__):
-        choices.append((field, tuple(option for _, option in sorted(ranked[field], key=lambda r: r[0]))))
+            hits.append((field, rank, source, members))
+    times = Counter(k for f, _, source, members in hits if f != "operation" for k in _names_of(source, members))
+    ranked: dict[str, list[tuple[int, Option]]] = {}
+    for field, rank, source, members in hits:
+        shared = any(times[k] > 1 for k in _names_of(source, members))
+        ranked.setdefault(field, []).append((rank, Option(source.key, source.convert, members, source.when, shared)))
+    choices: list[Choice] = [
+        (field, tuple(option for _, option in sorted(ranked[field], key=_rank))) for field in sorted(ranked, key=_ORDER.__getitem__)
+    ]
     return Shape(
+        keys=keys,
         dialect=_dialect(keys),
         kinds=next((options for field, options in choices if field == "kind"), ()),
-        choices=tuple(c for c in choices if c[0] != "kind" and c[0] not in GENERIC_FIELDS),
-        generic=tuple(c for c in choices if c[0] in GENERIC_FIELDS),
+        operation=next((options[0].key for field, options in choices if field == "operation"), None),
+        choices=tuple(c for c in choices if c[0] not in {"kind", "operation"}),
         names=frozenset(keys) | ranked.keys(),
         scratch=tuple(f for f in ranked if f not in _SPAN_FIELDS and f != "kind"),
-        repairs={},
-        by_kind={},
+        plans={},
     )
+
+
+def _rank(ranked: tuple[int, Option]) -> int:
+    return ranked[0]
+
+
+def _names_of(source: Source, members: tuple[tuple[str, str], ...] | None) -> tuple[str, ...]:
+    """The attribute keys that a source would take."""
+    return (source.key,) if members is None else tuple(k for k, _ in members)
 
 
 def _dialect(keys: tuple[str, ...]) -> str:
