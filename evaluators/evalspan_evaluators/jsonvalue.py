@@ -12,12 +12,13 @@ _DEEPEST = 60
 
 def is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
     """Whether the value is a JSON object."""
-    return isinstance(value, Mapping)
+    # The plain kind first: asking an abstract class costs ten times as much.
+    return type(value) is dict or isinstance(value, Mapping)
 
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:
     """Whether the value is a JSON array."""
-    return isinstance(value, list | tuple)
+    return isinstance(value, (list, tuple))
 
 
 def loaded(value: Any) -> Any:
