@@ -136,6 +136,11 @@ class Collector:
         self.http_port = self._http.port
         self.metrics_port = self._endpoint.port
 
+    @property
+    def backlog_bytes(self) -> int:
+        """Acknowledged bytes that the store does not have yet."""
+        return self._spool.bytes_waiting
+
     def start(self) -> None:
         """Accept requests; what an earlier process left in the spool goes first."""
         if self._spool.checkpoint_lost:

@@ -38,7 +38,8 @@ def check_traces(body: bytes, *, json: bool) -> Check:
     if json:
         total = sum(1 for _, _, spans in read_json_span_scopes(body, refusals) for _ in spans)
         return _result(total, refusals)
-    request: ExportTraceServiceRequest = parse_request(ExportTraceServiceRequest, body, "ExportTraceServiceRequest")
+    request: ExportTraceServiceRequest
+    request, _ = parse_request(ExportTraceServiceRequest, body, "ExportTraceServiceRequest")
     total = 0
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
@@ -60,7 +61,8 @@ def check_logs(body: bytes, *, json: bool) -> Check:
     refusals = Refusals()
     if json:
         return _result(sum(1 for _, _, records in read_json_log_scopes(body, refusals) for _ in records), refusals)
-    request: ExportLogsServiceRequest = parse_request(ExportLogsServiceRequest, body, "ExportLogsServiceRequest")
+    request: ExportLogsServiceRequest
+    request, _ = parse_request(ExportLogsServiceRequest, body, "ExportLogsServiceRequest")
     total = sum(len(scope.log_records) for resource in request.resource_logs for scope in resource.scope_logs)
     return _result(total, refusals)
 
