@@ -18,7 +18,7 @@ help: ## Show this help
 define install
 	@test -n "$(PYTHON)" || { echo "evalspan needs Python 3.11, 3.12 or 3.13: install one, or run: make PYTHON=/path/to/python3.11"; exit 2; }
 	@if [ -n "$(UV)" ]; then \
-		UV_PROJECT_ENVIRONMENT=$(VENV) "$(UV)" sync --quiet --frozen --inexact --python "$(PYTHON)" $(2); \
+		UV_PROJECT_ENVIRONMENT=$(VENV) "$(UV)" sync --quiet --frozen --inexact --compile-bytecode --python "$(PYTHON)" $(2); \
 	else \
 		test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV); \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(1)]"; \
