@@ -92,7 +92,7 @@ def tau_airline(data: Path, split: str) -> Figures:
             continue
         for reply, sources in trajectory_sources(row["trajectory"]):
             verdicts = check(reply, [*policy, *sources])
-            if any(v.outcome != "not_checkable" for v in verdicts):
+            if any(v.severity == "major" and v.outcome != "not_checkable" for v in verdicts):
                 good.append(bool(flagged(verdicts, strict=False)))
     return {"good_replies_flagged": sum(good) / len(good), "replies": float(len(good))}
 

@@ -7,12 +7,16 @@ from difflib import SequenceMatcher
 
 from evalspan_evaluators.grounding import quantity as quantities
 from evalspan_evaluators.grounding.bind import Binder, Scope, closeness, is_number, known_units, linked, links, same_key
+from evalspan_evaluators.grounding.category import check_categories
 from evalspan_evaluators.grounding.claim import Claim, extract
 from evalspan_evaluators.grounding.context import Context, attribute_match, context_of, fact_words
 from evalspan_evaluators.grounding.derive import derive, hints_of
 from evalspan_evaluators.grounding.index import Fact, Index
 from evalspan_evaluators.grounding.lookup import find_days, find_numbers, find_times, number_of
 from evalspan_evaluators.grounding.mention import Mention
+from evalspan_evaluators.grounding.name import check_names
+from evalspan_evaluators.grounding.polarity import check_polarity
+from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.source import Source
 from evalspan_evaluators.grounding.text import fold, key_words, sentences, words
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
@@ -29,6 +33,7 @@ _MADE = frozenset(
     "created booked made placed ordered updated modified changed issued opened registered booking creation since last purchased "
     "erstellt créé creado criado gebucht".split()
 )
+_MAX_ANSWER = 50_000
 #: More facts than this about the same thing name no single true value.
 _FEW = 6
 _COUNT_WORDS = frozenset(
@@ -45,6 +50,8 @@ class _Checker:
         said = [s.content for s in index.sources if s.kind == "user" and isinstance(s.content, str)]
         #: The last thing the user said.
         self.last_words = said[-1].lower() if said else ""
+        #: Sentences with a number bound to a field by its noun.
+        self.bound: set[tuple[int, int]] = set()
         #: Derived values by number: said again, they need no second proof.
         self.proven: dict[float, ClaimVerdict] = {}
         self.question = " ".join(
@@ -70,6 +77,8 @@ class _Checker:
             return self.moment(claim, find_times(claim.moment.minutes, self.index) if claim.moment else [])
         if claim.kind in ("id", "url", "email", "quote"):
             return self.token(claim)
+        if claim.kind == "weekday":
+            return self.weekday(claim)
         return ClaimVerdict(claim=claim, outcome="not_checkable")
 
     # Numbers
@@ -85,6 +94,8 @@ class _Checker:
             return replace(repeated, claim=claim)
         bound = self.by_attribute(claim, context, scope, found)
         if bound is not None:
+            if bound.fact is not None and claim.quantity is not None and claim.quantity.unit:
+                self.bound.add(context.sentence)
             return bound
         if found:
             if _is_small(claim):
@@ -138,6 +149,8 @@ class _Checker:
         nouns = (*context.after[:3], claim.quantity.unit) if claim.quantity.unit else context.after[:3]
         known, exact = known_units(self.binder, nouns)
         same = [f for f in found if any(f is k for k in known)]
+        if same and (kind := self.other_qualifier(claim, same)) is not None:
+            return kind
         if same:
             return ClaimVerdict(claim=claim, outcome="supported", fact=same[0])
         derived = self.counted(claim)
@@ -181,6 +194,14 @@ class _Checker:
                 return ClaimVerdict(claim=claim, outcome="contradicted", fact=facts[0], code="OTHER_VALUE")
         return None if found else ClaimVerdict(claim=claim, outcome="not_checkable")
 
+    def other_qualifier(self, claim: Claim, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """`5 to 7 calendar days` where every source says `5 to 7 business days`."""
+        ours = _qualifier(self.text, claim.end)
+        theirs = [_qualifier(f.record.prose, f.quantity.end) if f.record.prose is not None and f.quantity else "" for f in found]
+        if claim.kind != "duration" or not ours or not all(theirs) or ours in theirs:
+            return None
+        return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=found[0], code="OTHER_UNIT")
+
     def hinted(self, context: Context) -> bool:
         """Whether the sentence itself speaks of a sum, a difference or an average."""
         hints = hints_of(self.text[context.sentence[0] : context.sentence[1]])
@@ -221,7 +242,7 @@ class _Checker:
                         near = closeness(fact, mentions)
                         if best is None or near > best[0]:
                             best = (near, fact)
-        if best is None or best[0] < max(ours + 0.4, 2 * ours):
+        if best is None or best[0] < max(ours + 0.25, 1.5 * ours):
             return None
         return ClaimVerdict(claim=claim, outcome="contradicted", fact=best[1], code="OTHER_RECORD")
 
@@ -285,6 +306,41 @@ class _Checker:
         if best is None or best[0] < max(ours + 0.3, 1.5 * ours):
             return None
         return ClaimVerdict(claim=claim, outcome="contradicted", fact=best[1], code="OTHER_RECORD")
+
+    def weekday(self, claim: Claim) -> ClaimVerdict:
+        """A weekday must be that of the date beside it, or of some date of the sources."""
+        assert claim.moment is not None
+        for other in self.claims:
+            if other.kind == "date" and other.moment and 0 <= other.start - claim.end <= 4:
+                dates = [d for day in other.moment.days if (d := day.ordinal()) is not None]
+                if dates and all(d.weekday() != claim.moment.weekday for d in dates):
+                    return ClaimVerdict(claim=claim, outcome="contradicted", code="OTHER_WEEKDAY", note=f"{dates[0]:%Y-%m-%d} is a {dates[0]:%A}")
+        if self.index.holds(claim.text) >= 0:
+            return ClaimVerdict(claim=claim, outcome="supported", severity="minor")
+        known = [
+            (date, facts[0])
+            for day, facts in self.index.days.items()
+            if (date := day.ordinal()) is not None and facts[0].record.source.kind not in ("system_prompt", "user")
+        ]
+        same = next((f for d, f in known if d.weekday() == claim.moment.weekday), None)
+        if same is not None or not known:
+            return ClaimVerdict(claim=claim, outcome="supported" if same else "not_checkable", severity="minor", fact=same)
+        return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=known[0][1], code="OTHER_WEEKDAY")
+
+    def articles(self) -> list[ClaimVerdict]:
+        """`38 points, six assists and a steal`: in such a list an article counts one."""
+        found: list[ClaimVerdict] = []
+        for start, end in self.bound:
+            for match in _ARTICLE.finditer(self.text, start, end):
+                number = 2.0 if "pair" in match[1] else 1.0
+                quantity = Quantity(match.start(1), match.end(1), match[1], (number,), worded=True)
+                claim = Claim("number", match[1], match.start(1), match.end(1), quantity=quantity)
+                context = self.context(claim)
+                scope = self.binder.scope(claim, context)
+                verdict = self.by_attribute(claim, context, scope, find_numbers(claim, self.index))
+                if verdict is not None:
+                    found.append(verdict)
+        return found
 
     # Ids, addresses and quotes
 
@@ -351,6 +407,16 @@ def _alike(key: str, keys: set[str]) -> bool:
     return key in keys or any(parts & set(key_words(other)) or other in parts for other in keys)
 
 
+_ARTICLE = re.compile(r"(?:,|\band)\s+(an?|a pair of)\s+(?=[a-z]{3,}\b)")
+_QUALIFIER = re.compile(r"(?:\s?(?:-|–|to)\s?\d+)?\s([^\W\d_]{3,})\s(?:days?|hours?|weeks?|months?|years?)\b", re.IGNORECASE)
+
+
+def _qualifier(text: str, at: int) -> str:
+    """The word between a number and its unit of time."""
+    match = _QUALIFIER.match(text, at)
+    return match[1].lower() if match is not None else ""
+
+
 def _is_bookkeeping(fact: Fact) -> bool:
     """A `created_at`-like stamp, which answers seldom speak of."""
     return fact.record.prose is None and bool(_STAMPS.intersection(key_words(fact.key)))
@@ -408,6 +474,19 @@ def digit_likeness(claim: Claim, fact: Fact) -> float:
 
 
 def check(answer: str, sources: Iterable[Source]) -> tuple[ClaimVerdict, ...]:
-    """Every claim of the answer with its verdict, in order of appearance."""
-    checker = _Checker(answer, Index(sources))
-    return tuple(checker.check(claim) for claim in checker.claims)
+    """Every claim of the answer with its verdict, in order of appearance.
+
+    Linear in the length of answer and sources; answers beyond 50,000 characters are cut.
+    """
+    index = Index(sources)
+    checker = _Checker(answer[:_MAX_ANSWER], index)
+    found = [checker.check(claim) for claim in checker.claims]
+    found.extend(checker.articles())
+    taken = bytearray(len(checker.text))
+    for claim in checker.claims:
+        taken[claim.start : claim.end] = b"\1" * (claim.end - claim.start)
+    found.extend(check_names(checker.text, checker.binder, index, taken))
+    found.extend(check_categories(checker.text, checker.binder, index))
+    found.extend(check_polarity(checker.text, checker.binder, index))
+    found.sort(key=lambda v: (v.claim.start, v.claim.end))
+    return tuple(found)

@@ -244,12 +244,7 @@ class Index:
         if _PLAIN_NUMBER.fullmatch(folded):
             self._number(fact, float(folded))
             return
-        if (
-            any(c.isalpha() for c in folded)
-            and " " not in folded
-            and not folded[0].isdigit()
-            and folded[0] not in "$€£¥-"
-        ):
+        if " " not in folded and is_id(folded) and not moments.scan(folded):
             return
         self._scan(record, key, folded, place, fact)
 
