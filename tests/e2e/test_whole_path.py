@@ -156,8 +156,7 @@ def test_the_alert_fires_once_and_resolves_once(demo_evalspan: Any, webhook: Any
 
     from evalspan_dashboard.demo.runs import run_demo
 
-    for _ in range(14):
-        run_demo(demo_evalspan.endpoint, scenarios=["good analysis"])
+    run_demo(demo_evalspan.endpoint, scenarios=["good analysis"] * 40)
     until(lambda: "resolved" in states(), 60, "the resolution")
 
     assert states() == ["firing", "resolved"]

@@ -44,13 +44,13 @@ def main() -> None:
     """Entry point of the demo's agent process."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--session", default="demo", help="prefix of the session ids")
-    parser.add_argument("scenarios", nargs="*", help="names of scenarios, all by default")
+    parser.add_argument("scenarios", nargs="*", help="names of scenarios, once for each time, all by default")
     wanted = parser.parse_args()
-    for number, scenario in enumerate(SCENARIOS):
-        if not wanted.scenarios or scenario.name in wanted.scenarios:
-            for turn in play(scenario, f"{wanted.session}-{number}"):
-                sys.stdout.write(json.dumps(turn) + "\n")
-                sys.stdout.flush()
+    known = {scenario.name: scenario for scenario in SCENARIOS}
+    for number, name in enumerate(wanted.scenarios or known):
+        for turn in play(known[name], f"{wanted.session}-{number}"):
+            sys.stdout.write(json.dumps(turn) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":
