@@ -14,6 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from evalspan_collector.store.contract import Store
 
+
 @dataclass(frozen=True, slots=True)
 class StoreProcess:
     """A running store front.

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 from urllib.parse import urlencode
 from xml.sax.saxutils import escape
 
@@ -105,11 +105,17 @@ def connection_options(folder: Path, options: EngineOptions) -> dict[str, str]:
 
 
 class FolderLock:
-    """Ownership of a store folder: an flock that dies with its process, with the pid inside."""
+    """Ownership of a store folder: an flock that dies with its process, with the pid inside.
+
+    Within one process it may be taken several times: chDB opens any number of handles there.
+    """
+
+    _guard: ClassVar[threading.Lock] = threading.Lock()
+    _held: ClassVar[dict[Path, list[int]]] = {}
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOCK_FILE
-        self._file: int | None = None
+        self._taken = False
 
     def acquire(self) -> None:
         """Takes the folder.
@@ -117,40 +123,55 @@ class FolderLock:
         Raises:
             StoreError: Another process holds it; the message names its pid.
         """
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.read(file, 32).decode(errors="replace").strip() or "unknown"
-            os.close(file)
-            raise StoreError(
-                f"the store folder {str(self._path.parent)!r} is open in another process (pid {owner}): "
-                "stop that process, connect to it by its http:// address, or choose another folder with --data"
-            ) from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-        self._file = file
+        with self._guard:
+            held = self._held.get(self._path)
+            if held is None:
+                held = self._held[self._path] = [_lock_file(self._path), 0]
+            held[1] += 1
+        self._taken = True
 
     def release(self) -> None:
         """Gives the folder back; twice is harmless."""
-        if self._file is not None:
-            os.ftruncate(self._file, 0)
-            os.close(self._file)
-            self._file = None
+        if not self._taken:
+            return
+        self._taken = False
+        with self._guard:
+            held = self._held[self._path]
+            held[1] -= 1
+            if held[1] == 0:
+                del self._held[self._path]
+                os.ftruncate(held[0], 0)
+                os.close(held[0])
+
+
+def _lock_file(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        owner = os.read(file, 32).decode(errors="replace").strip() or "unknown"
+        os.close(file)
+        raise StoreError(
+            f"the store folder {str(path.parent)!r} is open in another process (pid {owner}): "
+            "stop that process, connect to it by its http:// address, or choose another folder with --data"
+        ) from None
+    os.ftruncate(file, 0)
+    os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+    return file
 
 
 def folder_owner(folder: Path) -> int | None:
     """Pid of the live process that has the store folder open, None when nobody has."""
-    lock = FolderLock(folder)
-    if not (folder / LOCK_FILE).exists():
+    path = folder / LOCK_FILE
+    if not path.exists():
         return None
-    try:
-        lock.acquire()
-    except StoreError:
-        text = (folder / LOCK_FILE).read_text(encoding="utf-8", errors="replace").strip()
-        return int(text) if text.isdigit() else None
-    lock.release()
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            text = file.read(32).decode(errors="replace").strip()
+            return int(text) if text.isdigit() else None
     return None
 
 

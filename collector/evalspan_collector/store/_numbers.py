@@ -1,5 +1,7 @@
 """Numbers in ClickHouse: aggregates over windows, series over time, and the values that filters offer."""
 
+# ruff: noqa: S608 - statements are put together from constants of ours; values travel as parameters
+
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -84,7 +86,7 @@ class NumberReader:
             arrayMap(x -> x.2, arraySlice(arrayReverseSort(x -> (x.1, x.2),
                 groupArrayIf((assumeNotNull(number), run_id), number > 0)), 1, {WORST}))
         FROM (SELECT run_id, {_OF_RUN[query.of]} AS number FROM runs FINAL WHERE {where})
-        """  # noqa: S608  # parts are constants of this module
+        """
         value, sample, unknown, worst = self._client.rows(sql, parameters)[0]
         empty = not sample and query.of != "runs"
         return Aggregate(
@@ -108,7 +110,7 @@ class NumberReader:
             SELECT run_id, value, passed, if(isNotNull(error) OR not_applicable, NULL, {number}) AS number
             FROM scores FINAL WHERE {where} AND metric = {{metric:String}}
         )
-        """  # noqa: S608  # parts are constants of this module
+        """
         value, sample, passed, unknown, worst = self._client.rows(sql, {**parameters, "metric": query.metric or ""})[0]
         return Aggregate(
             value=None if not sample else float(value),
@@ -126,7 +128,7 @@ class NumberReader:
             sumOrNull(cost_usd), sum(cost_unknown_calls), sumOrNull(input_tokens), sumOrNull(output_tokens),
             quantileExactInclusiveOrNull(0.5)(duration_s), quantileExactInclusiveOrNull(0.95)(duration_s)
         FROM runs FINAL WHERE {where} GROUP BY bucket ORDER BY bucket
-        """  # noqa: S608  # parts are constants of this module
+        """
         rows = self._client.rows(sql, {**parameters, "step": query.step_s * 1_000_000_000})
         return [
             RunPoint(
@@ -158,7 +160,7 @@ class NumberReader:
             FROM scores FINAL WHERE {where}
         )
         GROUP BY bucket, metric ORDER BY bucket, metric
-        """  # noqa: S608  # parts are constants of this module
+        """
         rows = self._client.rows(sql, {**parameters, "step": query.step_s * 1_000_000_000})
         return [
             ScorePoint(
@@ -195,7 +197,7 @@ class NumberReader:
         )
 
     def _frequent(self, column: str, source: str, parameters: dict[str, Any]) -> tuple[str, ...]:
-        sql = f"SELECT {column}, count() FROM {source} GROUP BY {column} ORDER BY count() DESC, {column}"  # noqa: S608  # constants
+        sql = f"SELECT {column}, count() FROM {source} GROUP BY {column} ORDER BY count() DESC, {column}"
         return tuple(str(row[0]) for row in self._client.rows(f"{sql} LIMIT {{limit:UInt32}}", parameters))
 
 

@@ -1,5 +1,7 @@
 """Spans and logs in ClickHouse, and the log of what came for which trace."""
 
+# ruff: noqa: S608 - statements are put together from constants of ours; values travel as parameters
+
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,8 +31,8 @@ _DAY_NS: Final = 86_400 * 1_000_000_000
 #: ClickHouse refuses a block that makes over 100 partitions.
 _PARTITIONS: Final = 50
 _PAGE: Final = 5_000
-_SPANS_SQL: Final = f"SELECT {', '.join(SPAN_COLUMNS)} FROM spans FINAL"  # noqa: S608  # constant names
-_LOGS_SQL: Final = f"SELECT {', '.join(LOG_COLUMNS)} FROM logs FINAL"  # noqa: S608  # constant names
+_SPANS_SQL: Final = f"SELECT {', '.join(SPAN_COLUMNS)} FROM spans FINAL"
+_LOGS_SQL: Final = f"SELECT {', '.join(LOG_COLUMNS)} FROM logs FINAL"
 
 _ARRIVAL_COLUMNS: Final = (
     "noted_ns", "project", "trace_id", "run_id", "first_received_ns", "last_received_ns", "spans", "settled_ns", "open",
@@ -98,7 +100,7 @@ class SpanTables:
             self._insert("logs", LOG_COLUMNS, part, log_columns, clean_log, part_token)
             self._note_arrivals(_log_arrivals(part), part_token)
 
-    def _insert(
+    def _insert(  # noqa: PLR0917  # called twice, below each other
         self,
         table: str,
         names: Sequence[str],
@@ -133,7 +135,7 @@ class SpanTables:
     def note_runs(self, runs: Sequence[Run], token: str) -> None:
         """Marks the traces of closed runs as assembled up to what the runs hold."""
         now = max(self._clock(), *(run.last_received_ns for run in runs))
-        rows = [
+        rows: list[tuple[Any, ...]] = [
             (
                 now, run.project, trace_id, run.run_id, 0, 0, 0, 0 if run.state == "open" else run.last_received_ns,
                 int(run.state == "open"), 0, 0, [], [],
@@ -148,7 +150,7 @@ class SpanTables:
         """Marks traces as assembled up to a received time, and runs as no longer open."""
         now = max(self._clock(), *(through for _, through in traces)) if traces else 0
         keys = run_ids or ("",)
-        rows = [
+        rows: list[tuple[Any, ...]] = [
             (now, project, trace_id, run_id, 0, 0, 0, through, 0, 0, 0, [], [])
             for trace_id, through in traces
             for run_id in keys
@@ -183,15 +185,21 @@ class SpanTables:
         ]
 
     def neighbours(
-        self, project: str, processes: Sequence[str], session_ids: Sequence[str], start_ns: int, end_ns: int, limit: int
+        self,
+        project: str,
+        processes: Sequence[str],
+        session_ids: Sequence[str],
+        *,
+        window: tuple[int, int],
+        limit: int,
     ) -> list[str]:
         """Traces of these processes or sessions whose spans overlap the window, earliest first."""
         parameters = {
             "project": project,
             "processes": list(processes),
             "sessions": list(session_ids),
-            "start": max(start_ns, 0),
-            "end": max(end_ns, 0),
+            "start": max(window[0], 0),
+            "end": max(window[1], 0),
             "limit": limit,
         }
         return [str(row[0]) for row in self._client.rows(_NEIGHBOURS_SQL, parameters)]

@@ -99,7 +99,7 @@ class ClickHouseStore:
         limit: int = 200,
     ) -> list[str]:
         """Traces of these processes or sessions whose spans overlap the window, earliest first."""
-        return self._spans.neighbours(project, processes, session_ids, start_ns, end_ns, limit)
+        return self._spans.neighbours(project, processes, session_ids, window=(start_ns, end_ns), limit=limit)
 
     def iter_spans(self, project: str, *, since_ns: int, until_ns: int) -> Iterator[Span]:
         """Stream spans received in [since_ns, until_ns), for export."""

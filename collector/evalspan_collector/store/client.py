@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError as DriverError
 from clickhouse_connect.driver.exceptions import DataError, OperationalError, StreamFailureError
+from clickhouse_connect.driver.insert import InsertContext
 
 from evalspan.errors import ConfigError, StoreError, StoreUnreachableError
 from evalspan_collector.store._embedded import EngineOptions, FolderLock, connection_options
@@ -22,6 +23,8 @@ __all__ = ["Address", "ClickHouseError", "Client", "Table", "UnencodableError", 
 logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
 
 _DEFAULT_DATABASE: Final = "evalspan"
+#: Rows of one Native block on the wire.
+_BLOCK_ROWS: Final = 8192
 #: Error numbers that mean "try again later", not "this is wrong".
 _BUSY: Final = frozenset({202, 236, 252, 209, 210, 279})
 
@@ -111,6 +114,25 @@ class Table:
     types: tuple[Any, ...]
 
 
+class _Block(InsertContext):
+    """Columns to insert. The base class imports pandas, seconds and 80 MB, to see that they are no DataFrame."""
+
+    @property
+    def data(self) -> Any:
+        """The columns as given."""
+        return self._raw_data
+
+    @data.setter
+    def data(self, data: Any) -> None:
+        self._raw_data = self._data = self._block_columns = data
+        self._block_rows = None
+        self._next_block_data: Any = cast("Any", super())._column_block_data  # noqa: SLF001  # our own base
+        self.current_block = self.current_row = 0
+        self.column_count = len(data) if data is not None else 0
+        self.row_count = len(data[0]) if data else 0
+        self.block_row_count = _BLOCK_ROWS
+
+
 class Client:
     """One connection pool; safe for threads. Values travel as parameters, never inside SQL."""
 
@@ -169,13 +191,16 @@ class Client:
         with self._errors():
             described = self._describe(table, tuple(names))
             try:
-                self._driver.insert(
-                    table,
-                    columns,
-                    column_names=described.columns,
-                    column_types=described.types,
-                    column_oriented=True,
-                    settings={"insert_deduplication_token": token, "async_insert": 0},
+                self._driver.data_insert(
+                    _Block(
+                        table=f"`{table}`",
+                        column_names=described.columns,
+                        column_types=described.types,
+                        data=columns,
+                        column_oriented=True,
+                        settings={"insert_deduplication_token": token, "async_insert": 0},
+                        block_size=_BLOCK_ROWS,
+                    )
                 )
             except (DataError, UnicodeError, OverflowError, TypeError, AttributeError, struct.error) as error:
                 raise UnencodableError(f"a value for table {table!r} cannot be stored: {error}") from error
@@ -277,7 +302,7 @@ def _connect_folder(address: Address, engine: EngineOptions) -> Client:
 def _opened(address: Address, arguments: dict[str, Any], lock: FolderLock | None) -> Client:
     driver: Any = None
     try:
-        driver = clickhouse_connect.get_client(**arguments)
+        driver = cast("Any", clickhouse_connect).get_client(**arguments)
         driver.command("CREATE DATABASE IF NOT EXISTS {database:Identifier}", {"database": address.database})
         driver.database = address.database
     except Exception as error:

@@ -26,6 +26,7 @@ class Ticker:
         self._guard = threading.Lock()
 
     def __call__(self) -> int:
+        """The next time, in nanoseconds since the epoch."""
         with self._guard:
             self._last = max(self._clock(), self._last + 1)
             return self._last

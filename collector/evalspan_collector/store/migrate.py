@@ -137,7 +137,7 @@ def migrate(
     pending = pending_migrations(sql, known)
     if dry_run or not pending:
         return pending
-    run = rewrite or (lambda statement: (statement,))
+    run = rewrite or _as_it_is
     _lock(sql, exclusive=exclusive, stale_s=stale_s, patience_s=patience_s, clock=clock)
     try:
         for statement in run(_MIGRATIONS_TABLE):
@@ -154,6 +154,10 @@ def migrate(
     finally:
         sql.execute(f"DROP TABLE IF EXISTS {_LOCK}")
     return pending
+
+
+def _as_it_is(statement: str) -> Sequence[str]:
+    return (statement,)
 
 
 _MIGRATIONS_TABLE: Final = """CREATE TABLE IF NOT EXISTS migrations

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from evalspan_collector.store._embedded import Engine, EngineOptions
     from evalspan_collector.store.clickhouse import ClickHouseStore
     from evalspan_collector.store.current import Assemble
+    from evalspan_collector.store.migrate import Migration
 
 __all__ = ["open_clickhouse", "open_store", "prepare_engine"]
 
@@ -74,13 +75,18 @@ def open_clickhouse(
     try:
         if migrate:
             run_migrations(client, rewrite=rewrite)
-        elif pending := pending_migrations(client):
-            names = ", ".join(f"{m.number:04}_{m.name}" for m in pending)
-            raise SchemaError(f"the store lacks the migrations {names}: open it once with migrate=True")
+        else:
+            _refuse_old(pending_migrations(client))
         return ClickHouseStore(client, assemble=_assembler(prices), fingerprint=_fingerprint, clock=clock)
     except BaseException:
         client.close()
         raise
+
+
+def _refuse_old(pending: "Sequence[Migration]") -> None:
+    if pending:
+        names = ", ".join(f"{migration.number:04}_{migration.name}" for migration in pending)
+        raise SchemaError(f"the store lacks the migrations {names}: open it once with migrate=True")
 
 
 def prepare_engine(engine: "Engine", database: str = "evalspan") -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from operator import attrgetter
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 import orjson
 
@@ -34,7 +34,7 @@ _PLAIN: Final = (
 )  # fmt: skip
 #: Text that may be None: None is stored as an empty text, a truly empty one is named in `extra`.
 _OPTIONAL: Final = (
-    "parent_id", "environment", "agent_name", "tool_name", "tool_call_id", "tool_arguments", "tool_result",
+    "parent_id", "environment", "agent_name", "tool_name", "tool_type", "tool_call_id", "tool_arguments", "tool_result",
     "error_type", "error_message", "model_request", "model_response", "provider", "response_id", "input_messages",
     "output_messages", "system_prompt", "tool_definitions", "input_value", "output_value", "session_id", "user_id",
 )  # fmt: skip
@@ -45,7 +45,7 @@ SPAN_COLUMNS: Final = _PLAIN + _OPTIONAL + _COMPUTED
 _DIRECT: Final = attrgetter(*_PLAIN, *_OPTIONAL, "failed", "usage.input_tokens", "usage.output_tokens")
 #: Rarer fields travel as one JSON object.
 _RARE: Final = (
-    "agent_id", "agent_version", "agent_description", "parent_agent", "handoff_to", "tool_type", "tool_description",
+    "agent_id", "agent_version", "agent_description", "parent_agent", "handoff_to", "tool_description",
     "request_params", "service_tier", "finish_reasons", "time_to_first_token_s", "run_input", "run_output",
     "retrieval_query", "documents", "tags", "metadata", "evaluations", "events", "links", "sources",
 )  # fmt: skip
@@ -122,11 +122,11 @@ def spans_from(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[S
     by_name["kind"] = [_KINDS[value] for value in by_name["kind"]]
     by_name["failed"] = [_FAILED_BACK.get(value) for value in by_name["failed"]]
     by_name["flags"] = [tuple(value) for value in by_name["flags"]]
-    keys = (*_PLAIN, *_OPTIONAL, "failed")
+    keys: tuple[str, ...] = (*_PLAIN, *_OPTIONAL, "failed")
     inputs, outputs, extras = by_name["input_tokens"], by_name["output_tokens"], by_name["extra"]
     spans: list[Span] = []
     for position, row in enumerate(zip(*(by_name[key] for key in keys), strict=True)):
-        values = dict(zip(keys, row, strict=True))
+        values: dict[str, Any] = dict(zip(keys, row, strict=True))
         usage: dict[str, int | None] = {}
         if extras[position]:
             _spread(_loads(extras[position]), values, usage)
@@ -183,18 +183,26 @@ def _text(value: str) -> str:
     return value.encode("utf-8", "replace").decode("utf-8")
 
 
+def _is_pairs(value: Any) -> TypeGuard[dict[str, str]]:
+    return isinstance(value, dict)
+
+
+def _is_texts(value: Any) -> TypeGuard[tuple[str, ...]]:
+    return isinstance(value, tuple)
+
+
 def _clean(value: Any) -> Any:
     if isinstance(value, SpanKind):
         return value
     if isinstance(value, str):
         return _text(value)
-    if isinstance(value, bool) or not isinstance(value, int | dict | tuple):
-        return value
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return min(max(value, -_INT64), _INT64)
-    if isinstance(value, dict):
-        return {_text(str(k)): _clean(v) for k, v in cast("dict[Any, Any]", value).items()}
-    return tuple(_clean(item) for item in cast("tuple[Any, ...]", value))
+    if _is_pairs(value):
+        return {_text(k): _text(v) for k, v in value.items()}
+    if _is_texts(value):
+        return tuple(_text(item) for item in value)
+    return value
 
 
 _LIMITS: Final[Mapping[str, tuple[int, int]]] = {

@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS spans
     operation LowCardinality(String),
     agent_name LowCardinality(String),
     tool_name LowCardinality(String),
+    tool_type LowCardinality(String),
     tool_call_id String CODEC(ZSTD(1)),
     tool_arguments String CODEC(ZSTD(1)),
     tool_result String CODEC(ZSTD(1)),
