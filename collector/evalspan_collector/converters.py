@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from evalspan_collector.lenient_json import as_text, dump, parse, parse_object, unwrap
+from evalspan_collector.lenient_json import as_text, dump, is_list, is_object, parse, parse_object, unwrap
 from evalspan_collector.message import Role
 from evalspan_collector.messages import dumps, from_value, system_text, unflatten
 from evalspan_collector.python_repr import looks_like_repr, read_repr
@@ -40,7 +40,7 @@ Convert = Callable[[Any], Any]
 
 #: Marks that stand where content was hidden.
 REDACTED = frozenset({"__REDACTED__", "[REDACTED]", "<REDACTED>"})
-#: Strings that say that there is nothing; the length is asked first, since to hash a long text costs more than all else.
+#: Strings that say that there is nothing. The length is asked first: to hash a long text costs more than all else.
 _NOTHING = frozenset({"", "null", "None", "undefined", "N/A", *REDACTED})
 
 
@@ -82,7 +82,7 @@ def json_text(value: Any) -> str | None:
     if isinstance(value, str):
         if value[:2] in _SURELY_JSON:
             return value
-        if (len(value) < 13 and value in _NOTHING):
+        if len(value) < 13 and value in _NOTHING:
             return None
         if value[0] not in '{["':
             return value
@@ -135,8 +135,8 @@ def strings(value: Any) -> tuple[str, ...] | None:
     """A list of texts: a list, JSON of one, or comma-separated text."""
     if isinstance(value, str):
         inner = unwrap(value, python=True)
-        value = inner if isinstance(inner, list) else [s.strip() for s in str(inner).split(",")]
-    if not isinstance(value, list):
+        value = inner if is_list(inner) else [s.strip() for s in str(inner).split(",")]
+    if not is_list(value):
         return None
     return tuple(s for s in (text(v) for v in value) if s) or None
 
@@ -176,9 +176,9 @@ def path(*keys: str, then: Convert = text) -> Convert:
     def convert(value: Any) -> Any:
         node: Any = _opened(value)
         for names in alternatives:
-            if isinstance(node, list) and names[0].isdecimal():
+            if is_list(node) and names[0].isdecimal():
                 node = node[int(names[0])] if int(names[0]) < len(node) else None
-            elif isinstance(node, dict):
+            elif is_object(node):
                 node = next((node[n] for n in names if node.get(n) is not None), None)
             else:
                 return None
@@ -230,7 +230,7 @@ def messages(role: Role) -> Convert:
 
     def convert(value: Any) -> str | None:
         if isinstance(value, str):
-            if (len(value) < 13 and value in _NOTHING):
+            if len(value) < 13 and value in _NOTHING:
                 return None
             if _normal(value):
                 return value
@@ -245,7 +245,7 @@ def flat_messages(role: Role) -> Convert:
 
     def convert(value: Any) -> str | None:
         listed = unflatten(value)
-        found = from_value(listed if isinstance(listed, list) else [listed], role)
+        found = from_value(listed if is_list(listed) else [listed], role)
         return dumps(found) if any(m.parts for m in found) else None
 
     return convert
@@ -263,9 +263,9 @@ def answered_events(value: Any) -> str | None:
 
 def _of_events(value: Any, role: Role, *, choices: bool) -> str | None:
     listed = unwrap(value, python=True)
-    if not isinstance(listed, list):
+    if not is_list(listed):
         return None
-    wanted = [e for e in listed if isinstance(e, dict) and (e.get("event.name") == "gen_ai.choice") is choices]
+    wanted = [e for e in listed if is_object(e) and (e.get("event.name") == "gen_ai.choice") is choices]
     found = from_value(wanted, role)
     return dumps(found) if any(m.parts for m in found) else None
 
@@ -291,7 +291,7 @@ def entity_arguments(value: Any) -> str | None:
     found = unwrap(value, python=True)
     if isinstance(found, str):
         return found or None
-    if not isinstance(found, dict):
+    if not is_object(found):
         return None if found is None else dump(found)
     return dump(_inner_arguments(found))
 
@@ -310,11 +310,11 @@ def _inner_arguments(found: dict[str, Any]) -> Any:
         inner = found.get(key)
         if key == "input_str" or isinstance(inner, str):
             inner = unwrap(inner, python=True)
-        if isinstance(inner, dict) and inner:
+        if is_object(inner) and inner:
             return _inner_arguments(inner)
     positional = unwrap(found.get("args"), python=True)
-    if isinstance(positional, list) and positional:
-        return positional[0] if len(positional) == 1 and isinstance(positional[0], dict) else positional
+    if is_list(positional) and positional:
+        return positional[0] if len(positional) == 1 and is_object(positional[0]) else positional
     if isinstance(found.get("inputs"), str) and found["inputs"]:
         return found["inputs"]
     if isinstance(found.get("input_str"), str) and found["input_str"]:
@@ -340,15 +340,21 @@ _ENVELOPE_KEYS = frozenset(
 
 def tools(value: Any) -> str | None:
     """Tool definitions of any vendor as JSON list of {type, name, description, parameters}."""
-    if isinstance(value, dict) and all("." in k or k.isdecimal() for k in value):
+    if is_object(value) and all("." in k or k.isdecimal() for k in value):
         value = unflatten(value)
     value = unwrap(value, python=True)
-    if isinstance(value, dict):
-        value = [v for k in ("function_tools", "output_tools", "tools") for v in (value.get(k) or [])] or [value]
-    if not isinstance(value, list):
+    if is_object(value):
+        held = [value.get(k) for k in ("function_tools", "output_tools", "tools")]
+        value = [v for listed in held if is_list(listed) for v in listed] or [value]
+    if not is_list(value):
         return None
     found = [d for v in value for d in _definitions(v)]
     return dump(found) if found else None
+
+
+_DECLARATIONS = ("function_declarations", "functionDeclarations")
+_WRAPPED = ("tool", "json_schema", "function", "toolSpec")
+_SCHEMAS = ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "args_schema", "schema")
 
 
 def _definitions(value: Any) -> list[dict[str, Any]]:
@@ -356,48 +362,49 @@ def _definitions(value: Any) -> list[dict[str, Any]]:
     value = unwrap(value, python=True)
     if isinstance(value, str):
         return [{"type": "function", "name": value}]
-    if not isinstance(value, dict):
+    if not is_object(value):
         return []
-    for key in ("function_declarations", "functionDeclarations"):
+    for key in _DECLARATIONS:
         inner = value.get(key)
-        if isinstance(inner, list):
+        if is_list(inner):
             return [d for v in inner for d in _definitions(v)]
-    for key in ("tool", "json_schema", "function", "toolSpec"):
+    for key in _WRAPPED:
         inner = unwrap(value.get(key))
-        if isinstance(inner, dict):
+        if is_object(inner):
             return _definitions(inner)
     name = value.get("name", value.get("type"))
-    if not isinstance(name, str):
-        return []
-    out: dict[str, Any] = {"type": value.get("type", "function"), "name": name}
-    if out["type"] in {"object", name}:
-        out["type"] = "function" if out["type"] == "object" else name
+    return [_definition(value, name)] if isinstance(name, str) else []
+
+
+def _definition(value: dict[str, Any], name: str) -> dict[str, Any]:
+    kind = value.get("type", "function")
+    out: dict[str, Any] = {"type": "function" if kind == "object" else kind, "name": name}
     description = value.get("description")
     if isinstance(description, str) and description:
         out["description"] = description
-    for key in ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "args_schema", "schema"):
+    for key in _SCHEMAS:
         schema = unwrap(value.get(key), python=True)
-        if isinstance(schema, dict):
+        if is_object(schema):
             out["parameters"] = schema.get("jsonSchema", schema.get("json", schema)) if len(schema) == 1 else schema
             break
-    return [out]
+    return out
 
 
 def documents(value: Any) -> str | None:
     """Retrieved documents of any library as JSON list of {id, content, score, metadata}."""
-    if isinstance(value, dict) and any(k[:1].isdecimal() for k in value):
+    if is_object(value) and any(k[:1].isdecimal() for k in value):
         value = unflatten(value)
     value = unwrap(value, python=True)
-    if isinstance(value, dict):
+    if is_object(value):
         value = next(
             (
                 value[k]
                 for k in ("documents", "matches", "results", "nodes", "source_nodes", "passages")
-                if isinstance(value.get(k), list)
+                if is_list(value.get(k))
             ),
             None,
         )
-    if not isinstance(value, list):
+    if not is_list(value):
         return None
     found = [d for d in (_document(v) for v in value) if d is not None]
     return dump(found) if found else None
@@ -407,12 +414,12 @@ def _document(value: Any) -> dict[str, Any] | None:
     value = unwrap(value, python=True)
     if isinstance(value, str):
         return {"content": value}
-    if not isinstance(value, dict):
+    if not is_object(value):
         return None
     inner = value.get(
         "document", value.get("node", value.get("kwargs") if value.get("type") == "constructor" else None)
     )
-    body = {**value, **inner} if isinstance(inner, dict) else value
+    body = {**value, **inner} if is_object(inner) else value
     metadata = unwrap(body.get("metadata", body.get("meta")))
     content = next(
         (

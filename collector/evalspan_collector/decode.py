@@ -10,8 +10,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from evalspan.errors import DecodeError
 from evalspan_collector.raw import RawEvent, RawLink, RawSpan
+from evalspan_collector.wire import with_valid_strings
 
-__all__ = ["Refusals", "bad_ids", "read_log_scopes", "read_span_scopes"]
+__all__ = ["Refusals", "bad_ids", "count_refused", "read_log_scopes", "read_span_scopes"]
 
 #: Reason to number of spans or records refused for it.
 Refusals = Counter[str]
@@ -60,8 +61,11 @@ def attribute_map(pairs: Any) -> dict[str, Any]:
     return found
 
 
-def parse_request(message_type: Callable[[], Any], body: bytes, name: str) -> Any:
-    """Parse a protobuf request.
+def parse_request(message_type: Callable[[], Any], body: bytes, name: str) -> tuple[Any, bool]:
+    """Parse a protobuf request; strings that are no UTF-8 are repaired.
+
+    Returns:
+        The request, and whether strings had to be repaired.
 
     Raises:
         DecodeError: The bytes are not that message.
@@ -70,10 +74,38 @@ def parse_request(message_type: Callable[[], Any], body: bytes, name: str) -> An
     try:
         request.ParseFromString(body)
     except (ProtobufError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(
-            f"{len(body)} bytes are no {name}: {error}; send OTLP protobuf, or JSON as application/json"
-        ) from error
+        repaired = _repaired(message_type, body)
+        if repaired is None:
+            raise DecodeError(
+                f"{len(body)} bytes are no {name}: {error}; send OTLP protobuf, or JSON as application/json"
+            ) from error
+        return repaired, True
+    return request, False
+
+
+def _repaired(message_type: Callable[[], Any], body: bytes) -> Any:
+    """The request with its invalid strings repaired, None when that is not what is wrong."""
+    request = message_type()
+    try:
+        request.ParseFromString(with_valid_strings(body, request.DESCRIPTOR))
+    except (ProtobufError, ValueError, RecursionError):
+        return None
     return request
+
+
+def count_refused(body: bytes, refusals: Refusals) -> None:
+    """Count the spans of a protobuf request that will be refused, reading nothing but their ids.
+
+    Raises:
+        DecodeError: The bytes are no ExportTraceServiceRequest.
+    """
+    request, _ = parse_request(ExportTraceServiceRequest, body, "ExportTraceServiceRequest")
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                reason = bad_ids(span.trace_id, span.span_id)
+                if reason is not None:
+                    refusals[reason] += 1
 
 
 #: A scope: resource attributes, scope {name, version}, its items.
@@ -91,12 +123,13 @@ def read_span_scopes(body: bytes, refusals: Refusals) -> Iterator[SpanScope]:
     Raises:
         DecodeError: The bytes are no such request.
     """
-    request = parse_request(ExportTraceServiceRequest, body, "ExportTraceServiceRequest")
+    request, damaged = parse_request(ExportTraceServiceRequest, body, "ExportTraceServiceRequest")
     for resource_spans in request.resource_spans:
         resource = attribute_map(resource_spans.resource.attributes)
         for scope_spans in resource_spans.scope_spans:
             scope = {"name": scope_spans.scope.name, "version": scope_spans.scope.version}
-            yield resource, scope, _spans(scope_spans.spans, refusals)
+            spans = _spans(scope_spans.spans, refusals)
+            yield resource, scope, _marked(spans) if damaged else spans
 
 
 def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
@@ -119,8 +152,8 @@ def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
             span.name,
             span.kind,
             span.flags,
-            start if start <= _MAX_NS else _MAX_NS,
-            end if end <= _MAX_NS else _MAX_NS,
+            min(start, _MAX_NS),
+            min(end, _MAX_NS),
             status.code,
             status.message,
             attribute_map(span.attributes),
@@ -137,6 +170,13 @@ def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
         )
 
 
+def _marked(spans: Iterator[RawSpan]) -> Iterator[RawSpan]:
+    """Spans of a repaired request: those with a replaced byte are marked."""
+    for span in spans:
+        span.damaged = "\ufffd" in span.name or any("\ufffd" in str(pair) for pair in span.attributes.items())
+        yield span
+
+
 def read_log_scopes(body: bytes, refusals: Refusals) -> Iterator[LogScope]:
     """Scopes of an ExportLogsServiceRequest in protobuf: (trace id, span id, event) of each record.
 
@@ -144,7 +184,7 @@ def read_log_scopes(body: bytes, refusals: Refusals) -> Iterator[LogScope]:
         DecodeError: The bytes are no such request.
     """
     del refusals  # records without ids are no error: they belong to no span
-    request = parse_request(ExportLogsServiceRequest, body, "ExportLogsServiceRequest")
+    request, _ = parse_request(ExportLogsServiceRequest, body, "ExportLogsServiceRequest")
     for resource_logs in request.resource_logs:
         resource = attribute_map(resource_logs.resource.attributes)
         for scope_logs in resource_logs.scope_logs:

@@ -1,12 +1,12 @@
 """Decode JSON: OTLP requests in JSON to raw spans and log records; ids are hex, integers may be text."""
 
 import binascii
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from evalspan.errors import DecodeError
 from evalspan_collector.decode import LogScope, Refusals, SpanScope, bad_ids
-from evalspan_collector.lenient_json import parse
+from evalspan_collector.lenient_json import is_list, is_object, parse
 from evalspan_collector.raw import RawEvent, RawLink, RawSpan
 
 __all__ = ["log_scopes_of", "read_json_log_scopes", "read_json_span_scopes", "span_scopes_of"]
@@ -23,7 +23,7 @@ _STATUSES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2
 
 def _get(node: Any, camel: str, snake: str = "") -> Any:
     """A field by its JSON name, or by the name protobuf gives it."""
-    if not isinstance(node, dict):
+    if not is_object(node):
         return None
     found = node.get(camel)
     return node.get(snake) if found is None and snake else found
@@ -31,7 +31,7 @@ def _get(node: Any, camel: str, snake: str = "") -> Any:
 
 def _list(node: Any, camel: str, snake: str = "") -> list[Any]:
     found = _get(node, camel, snake)
-    return found if isinstance(found, list) else []
+    return found if is_list(found) else []
 
 
 def _text(value: Any) -> str:
@@ -77,8 +77,8 @@ def _id(value: Any) -> bytes:
 
 def _value(node: Any, depth: int = 0) -> Any:
     """The Python value of a JSON AnyValue."""
-    if not isinstance(node, dict) or depth > _MAX_NESTING:
-        return None if isinstance(node, dict) else node
+    if not is_object(node) or depth > _MAX_NESTING:
+        return None if is_object(node) else node
     for key, value in node.items():
         reader = _VALUES.get(key)
         if reader is not None:
@@ -110,17 +110,32 @@ def _bytes(value: Any, depth: int) -> str:
         return _text(value)
 
 
-_VALUES = {
-    "stringValue": lambda v, _: _text(v),
-    "intValue": lambda v, _: _int(v),
-    "boolValue": lambda v, _: v is True or v == "true",
+def _string(value: Any, depth: int) -> str:
+    del depth
+    return _text(value)
+
+
+def _integer(value: Any, depth: int) -> int:
+    del depth
+    return _int(value)
+
+
+def _bool(value: Any, depth: int) -> bool:
+    del depth
+    return value is True or value == "true"
+
+
+_VALUES: dict[str, Callable[[Any, int], Any]] = {
+    "stringValue": _string,
+    "intValue": _integer,
+    "boolValue": _bool,
     "doubleValue": _double,
     "arrayValue": _array,
     "kvlistValue": _kvlist,
     "bytesValue": _bytes,
-    "string_value": lambda v, _: _text(v),
-    "int_value": lambda v, _: _int(v),
-    "bool_value": lambda v, _: v is True or v == "true",
+    "string_value": _string,
+    "int_value": _integer,
+    "bool_value": _bool,
     "double_value": _double,
     "array_value": _array,
     "kvlist_value": _kvlist,
@@ -131,9 +146,9 @@ _VALUES = {
 def _attributes(node: Any) -> dict[str, Any]:
     """Attributes as a dict; a plain JSON object, which some tools write, is taken as it is."""
     listed = _get(node, "attributes")
-    if isinstance(listed, dict):
+    if is_object(listed):
         return {_text(k): v for k, v in listed.items()}
-    return {_text(_get(kv, "key")): _value(_get(kv, "value")) for kv in listed or () if isinstance(kv, dict)}
+    return {_text(_get(kv, "key")): _value(_get(kv, "value")) for kv in listed or () if is_object(kv)}
 
 
 def parse_body(body: bytes, what: str) -> Any:
@@ -147,7 +162,7 @@ def parse_body(body: bytes, what: str) -> Any:
     except UnicodeDecodeError:
         text = body.decode("utf-8", "replace")
     found = parse(text)
-    if not isinstance(found, dict):
+    if not is_object(found):
         raise DecodeError(f"{len(body)} bytes are no JSON object (starts {text[:40]!r}): send {what} as OTLP JSON")
     return found
 
@@ -192,7 +207,7 @@ def span_scopes_of(request: Any, refusals: Refusals) -> Iterator[SpanScope]:
 
 def _spans(spans: list[Any], refusals: Refusals) -> Iterator[RawSpan]:
     for span in spans:
-        if not isinstance(span, dict):
+        if not is_object(span):
             refusals["span is no JSON object"] += 1
             continue
         trace_id, span_id = _id(_get(span, "traceId", "trace_id")), _id(_get(span, "spanId", "span_id"))
@@ -248,7 +263,7 @@ def log_scopes_of(request: Any) -> Iterator[LogScope]:
 
 def _records(records: list[Any]) -> Iterator[tuple[str, str, RawEvent]]:
     for record in records:
-        if not isinstance(record, dict):
+        if not is_object(record):
             continue
         attributes = _attributes(record)
         name = _text(_get(record, "eventName", "event_name")) or _text(attributes.get("event.name"))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalspan_collector.converters import number, text
-from evalspan_collector.lenient_json import as_text, unwrap
+from evalspan_collector.lenient_json import as_text, is_list, is_object, unwrap
 from evalspan_collector.messages import unflatten
 
 __all__ = ["from_event", "from_guard", "from_indexed", "from_legacy"]
@@ -38,9 +38,9 @@ def from_indexed(flat: Mapping[str, Any], scope: str) -> list[Result]:
     """OpenInference: `evaluations.0.evaluation.name` and `annotations.0.annotation.name`."""
     listed = unflatten(flat)
     found: list[Result] = []
-    for entry in listed if isinstance(listed, list) else []:
-        body = entry.get("evaluation", entry.get("annotation")) if isinstance(entry, dict) else None
-        if not isinstance(body, dict):
+    for entry in listed if is_list(listed) else []:
+        body = entry.get("evaluation", entry.get("annotation")) if is_object(entry) else None
+        if not is_object(body):
             continue
         result = _result(
             scope,
@@ -91,7 +91,7 @@ def from_guard(attributes: Mapping[str, Any]) -> Result | None:
 def from_evaluator_span(name: str, output: str | None, target: str | None) -> Result | None:
     """An OpenInference EVALUATOR span: its output is the verdict, its one link the target."""
     value = unwrap(output)
-    if isinstance(value, dict):
+    if is_object(value):
         return _result(
             "span",
             target,

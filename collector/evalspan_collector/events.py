@@ -5,11 +5,11 @@ from typing import Any
 
 from evalspan_collector import evaluation_results
 from evalspan_collector.converters import number, text, tools
-from evalspan_collector.lenient_json import dump, unwrap
+from evalspan_collector.lenient_json import dump, is_list, is_object, unwrap
 from evalspan_collector.message import Message, Role
 from evalspan_collector.messages import dumps, from_value, system_text, tool_result
-from evalspan_collector.raw import RawEvent
 from evalspan_collector.python_repr import read_repr
+from evalspan_collector.raw import RawEvent
 from evalspan_collector.span import SpanKind
 from evalspan_collector.usage_objects import usage_of
 
@@ -73,7 +73,7 @@ def event_facts(events: Iterable[RawEvent], kind: SpanKind, start_ns: int) -> di
 def _holder(event: RawEvent) -> Mapping[str, Any]:
     """Body and attributes as one map; a body that is JSON text (Semantic Kernel) is read."""
     body = unwrap(event.body)
-    if isinstance(body, dict):
+    if is_object(body):
         return {**event.attributes, **body}
     return event.attributes if body is None else {**event.attributes, "content": body}
 
@@ -131,14 +131,13 @@ def _message(role: Role) -> Callable[[_Gathered, RawEvent], None]:
 def _is_tool_list(content: Any) -> bool:
     """OpenLLMetry sends the tool definitions as a user message."""
     value = unwrap(content)
-    value = value if isinstance(value, list) else [value]
+    value = value if is_list(value) else [value]
     return bool(value) and all(
-        isinstance(v, dict)
+        is_object(v)
         and (
             "input_schema" in v
             or ("parameters" in v and "name" in v)
-            or isinstance(v.get("function"), dict)
-            and "parameters" in v["function"]
+            or (is_object(v.get("function")) and "parameters" in v["function"])
         )
         for v in value
     )
@@ -164,7 +163,7 @@ def _built(held: Mapping[str, Any], role: Role) -> tuple[Message, ...]:
         if isinstance(body.get("content"), str) and body["content"][:1] in "[{"
         else body.get("content")
     )
-    if isinstance(content, dict) and ("content" in content or "tool_calls" in content):
+    if is_object(content) and ("content" in content or "tool_calls" in content):
         body = {**body, **content}
     body.setdefault("role", role)
     if not isinstance(body["role"], str) or role == "tool":
@@ -182,7 +181,7 @@ def _choice(gathered: _Gathered, event: RawEvent) -> None:
         gathered.first("failed", failed)
         gathered.first("tool_call_id", text(held.get("id")))
         return
-    if not isinstance(message, dict):
+    if not is_object(message):
         message = {"content": message if message is not None else held.get("content")}
     body: dict[str, Any] = {"role": "assistant", **message}
     for key in ("finish_reason", "tool_calls"):
@@ -255,7 +254,7 @@ def _kernel_usage(gathered: _Gathered, event: RawEvent) -> None:
     """Semantic Kernel logs the provider's usage as text: the only place of cache and reasoning counts."""
     body = event.body
     found = read_repr(body.partition(": ")[2]) if isinstance(body, str) else None
-    if isinstance(found, dict):
+    if is_object(found):
         for field, count in usage_of(found).items():
             gathered.first(field, count)
 

@@ -13,7 +13,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from evalspan.errors import DecodeError, InputError
 from evalspan_collector.intake import Intake, read_logs, read_traces
 from evalspan_collector.jaeger import is_jaeger, jaeger_to_otlp
-from evalspan_collector.lenient_json import dump, parse
+from evalspan_collector.lenient_json import dump, is_list, is_object, parse
+from evalspan_collector.wire import with_valid_strings
 
 __all__ = ["OtlpRequest", "Problem", "read_path", "read_requests"]
 
@@ -159,7 +160,11 @@ def _binary(data: bytes, place: str) -> Iterator[OtlpRequest | Problem]:
             for number, frame in enumerate(frames, 1):
                 found = _signal_of(frame)
                 where = f"{place}:{number}"
-                yield Problem(where, "frame is no OTLP request") if found is None else OtlpRequest(found, frame, json=False, place=where)
+                yield (
+                    Problem(where, "frame is no OTLP request")
+                    if found is None
+                    else OtlpRequest(found, frame, json=False, place=where)
+                )
             return
     yield Problem(place, f"{len(data)} bytes are no OTLP request, JSON, Jaeger or Tempo export")
 
@@ -178,19 +183,25 @@ def _frames(data: bytes, order: Literal["big", "little"]) -> list[bytes]:
     return frames if at == len(data) else []
 
 
+def _parsed(message: Any, data: bytes) -> Any:
+    """The message, strings repaired where they are no UTF-8; None when the bytes are no such message."""
+    try:
+        message.ParseFromString(data)
+    except (ProtobufError, UnicodeDecodeError):
+        try:
+            message.ParseFromString(with_valid_strings(data, message.DESCRIPTOR))
+        except (ProtobufError, ValueError):
+            return None
+    return message
+
+
 def _signal_of(data: bytes) -> Signal | None:
     """What a protobuf request carries: both kinds parse as each other, but only one finds its ids."""
-    traces = ExportTraceServiceRequest()
-    try:
-        traces.ParseFromString(data)
-    except (ProtobufError, UnicodeDecodeError):
-        traces = None
+    traces = _parsed(ExportTraceServiceRequest(), data)
     if traces is not None and any(s.trace_id for r in traces.resource_spans for sc in r.scope_spans for s in sc.spans):
         return "traces"
-    logs = ExportLogsServiceRequest()
-    try:
-        logs.ParseFromString(data)
-    except (ProtobufError, UnicodeDecodeError):
+    logs = _parsed(ExportLogsServiceRequest(), data)
+    if logs is None:
         return None
     records = [g for r in logs.resource_logs for s in r.scope_logs for g in s.log_records]
     if any(g.time_unix_nano or g.observed_time_unix_nano or g.trace_id or g.HasField("body") for g in records):
@@ -200,10 +211,10 @@ def _signal_of(data: bytes) -> Signal | None:
 
 def _text(text: str, data: bytes, place: str, *, in_folder: bool) -> Iterator[OtlpRequest | Problem]:
     """A JSON document, or one on each line."""
-    whole = parse(text)
-    if isinstance(whole, dict | list):
+    whole: Any = parse(text)
+    if is_object(whole) or is_list(whole):
         found = list(_documents(whole, place))
-        if len(found) == 1 and isinstance(whole, dict) and "resourceSpans" in whole and isinstance(found[0], OtlpRequest):
+        if len(found) == 1 and is_object(whole) and "resourceSpans" in whole and isinstance(found[0], OtlpRequest):
             found = [OtlpRequest(found[0].signal, data, json=True, place=place)]
         if found or in_folder or _is_metrics(whole):
             yield from found
@@ -217,8 +228,8 @@ def _lines(text: str, place: str, *, in_folder: bool) -> Iterator[OtlpRequest | 
     """JSON lines: a broken one is named and the rest is read."""
     items: list[OtlpRequest | Problem] = []
     good = False
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.strip()
+    for number, raw in enumerate(text.split("\n"), 1):
+        line = raw.strip()
         if not line:
             continue
         where = f"{place}:{number}"
@@ -236,26 +247,26 @@ def _lines(text: str, place: str, *, in_folder: bool) -> Iterator[OtlpRequest | 
 
 
 def _is_metrics(value: Any) -> bool:
-    return isinstance(value, dict) and ("resourceMetrics" in value or "resource_metrics" in value)
+    return is_object(value) and ("resourceMetrics" in value or "resource_metrics" in value)
 
 
 def _documents(value: Any, place: str) -> Iterator[OtlpRequest | Problem]:
     """The requests in one JSON document."""
-    if isinstance(value, list):
+    if is_list(value):
         for item in value:
             yield from _documents(item, place)
         return
-    if not isinstance(value, dict):
+    if not is_object(value):
         return
     if is_jaeger(value):
         yield OtlpRequest("traces", dump(jaeger_to_otlp(value)).encode(), json=True, place=place)
         return
     inner = value.get("trace")
-    if isinstance(inner, dict):  # Tempo's second interface
+    if is_object(inner):  # Tempo's second interface
         yield from _documents(inner, place)
         return
     for signal, keys in _KEYS:
-        held = next((value[k] for k in keys if isinstance(value.get(k), list)), None)
+        held = next((value[k] for k in keys if is_list(value.get(k))), None)
         if held is not None:
             name = "resourceSpans" if signal == "traces" else "resourceLogs"
             yield OtlpRequest(signal, dump({name: held}).encode(), json=True, place=place)

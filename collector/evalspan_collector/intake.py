@@ -1,8 +1,9 @@
 """Intake: the bytes of one OTLP request to spans and log records, with what was refused and why."""
 
+from collections import deque
 from dataclasses import dataclass, field
 
-from evalspan_collector.decode import Refusals, read_log_scopes, read_span_scopes
+from evalspan_collector.decode import Refusals, count_refused, read_log_scopes, read_span_scopes
 from evalspan_collector.decode_json import read_json_log_scopes, read_json_span_scopes
 from evalspan_collector.events import KERNEL_USAGE
 from evalspan_collector.lenient_json import as_text, dump
@@ -108,9 +109,11 @@ def check_traces(body: bytes, *, json: bool = False) -> tuple[int, str]:
         DecodeError: The bytes are no such request.
     """
     refusals = Refusals()
-    for _, _, raws in read_json_span_scopes(body, refusals) if json else read_span_scopes(body, refusals):
-        for _ in raws:
-            pass
+    if json:
+        for _, _, raws in read_json_span_scopes(body, refusals):
+            deque(raws, maxlen=0)
+    else:
+        count_refused(body, refusals)
     return refusals.total(), _message(refusals)
 
 

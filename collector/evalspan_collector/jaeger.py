@@ -2,38 +2,49 @@
 
 from typing import Any
 
+from evalspan_collector.lenient_json import is_list, is_object
+
 __all__ = ["is_jaeger", "jaeger_to_otlp"]
 
 _KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _STATUSES = {"OK": 1, "ERROR": 2}
 #: Tags that Jaeger makes of fields of the span; they become the fields again.
 _FIELD_TAGS = frozenset(
-    {"span.kind", "otel.status_code", "otel.status_description", "otel.scope.name", "otel.scope.version", "otel.library.name", "otel.library.version",
-     "internal.span.format", "w3c.tracestate"}
-)  # fmt: skip
+    {
+        "span.kind",
+        "otel.status_code",
+        "otel.status_description",
+        "otel.scope.name",
+        "otel.scope.version",
+        "otel.library.name",
+        "otel.library.version",
+        "internal.span.format",
+        "w3c.tracestate",
+    }
+)
 
 
 def is_jaeger(value: Any) -> bool:
     """True for a Jaeger trace, or the answer of its query interface."""
-    if not isinstance(value, dict):
+    if not is_object(value):
         return False
-    if isinstance(value.get("spans"), list) and ("processes" in value or "traceID" in value):
+    if is_list(value.get("spans")) and ("processes" in value or "traceID" in value):
         return True
     data = value.get("data")
-    return isinstance(data, list) and bool(data) and all(is_jaeger(d) for d in data)
+    return is_list(data) and bool(data) and all(is_jaeger(d) for d in data)
 
 
 def jaeger_to_otlp(value: dict[str, Any]) -> dict[str, Any]:
     """An ExportTraceServiceRequest in JSON with the spans of a Jaeger export."""
-    traces = value["data"] if isinstance(value.get("data"), list) else [value]
+    traces = value["data"] if is_list(value.get("data")) else [value]
     resources: list[dict[str, Any]] = []
     for trace in traces:
         processes = trace.get("processes")
-        processes = processes if isinstance(processes, dict) else {}
+        processes = processes if is_object(processes) else {}
         for span in trace.get("spans") or ():
-            if isinstance(span, dict):
-                process = span.get("process") or processes.get(span.get("processID")) or {}
-                resources.append(_resource_span(span, process if isinstance(process, dict) else {}))
+            if is_object(span):
+                process: Any = span.get("process") or processes.get(str(span.get("processID")))
+                resources.append(_resource_span(span, process if is_object(process) else {}))
     return {"resourceSpans": resources}
 
 
@@ -49,9 +60,11 @@ def _resource_span(span: dict[str, Any], process: dict[str, Any]) -> dict[str, A
 
 def _span(span: dict[str, Any], tags: dict[str, Any]) -> dict[str, Any]:
     start = _micros(span.get("startTime"))
-    status = _STATUSES.get(str(tags.get("otel.status_code", "")).upper(), 2 if tags.get("error") in (True, "true") else 0)
+    status = _STATUSES.get(
+        str(tags.get("otel.status_code", "")).upper(), 2 if tags.get("error") in (True, "true") else 0
+    )
     trace_id = _id(span.get("traceID"), 32)
-    references = [r for r in span.get("references") or () if isinstance(r, dict)]
+    references = [r for r in span.get("references") or () if is_object(r)]
     parents = [r for r in references if r.get("refType") == "CHILD_OF" and _id(r.get("traceID"), 32) == trace_id]
     parent = parents[0].get("spanID") if parents else span.get("parentSpanID")
     return {
@@ -64,9 +77,11 @@ def _span(span: dict[str, Any], tags: dict[str, Any]) -> dict[str, Any]:
         "endTimeUnixNano": str(start + _micros(span.get("duration"))),
         "status": {"code": status, "message": tags.get("otel.status_description", "")},
         "attributes": _attributes(tags),
-        "events": [_event(entry) for entry in span.get("logs") or () if isinstance(entry, dict)],
+        "events": [_event(entry) for entry in span.get("logs") or () if is_object(entry)],
         "links": [
-            {"traceId": _id(r.get("traceID"), 32), "spanId": _id(r.get("spanID"), 16)} for r in references if r not in parents[:1]
+            {"traceId": _id(r.get("traceID"), 32), "spanId": _id(r.get("spanID"), 16)}
+            for r in references
+            if r not in parents[:1]
         ],
     }
 
@@ -91,7 +106,7 @@ def _micros(value: Any) -> int:
 
 
 def _tags(tags: Any) -> dict[str, Any]:
-    return {t["key"]: t.get("value") for t in tags or () if isinstance(t, dict) and isinstance(t.get("key"), str)}
+    return {t["key"]: t.get("value") for t in tags or () if is_object(t) and isinstance(t.get("key"), str)}
 
 
 def _attributes(tags: dict[str, Any]) -> list[dict[str, Any]]:

@@ -41,7 +41,9 @@ def join_logs(spans: Iterable[Span], logs: Iterable[LogRecord]) -> list[Span]:
 
 def _joined(span: Span, logs: list[LogRecord]) -> list[Span]:
     events = _events(logs)
-    calls = [e for e in events if e.name == _DETAILS and integer(e.attributes.get("gen_ai.usage.input_tokens")) is not None]
+    calls = [
+        e for e in events if e.name == _DETAILS and integer(e.attributes.get("gen_ai.usage.input_tokens")) is not None
+    ]
     if span.kind is not SpanKind.LLM and (len(calls) > 1 or (calls and span.kind is SpanKind.AGENT)):
         return [_filled(span, [e for e in events if e not in calls]), *(_call(span, e, n) for n, e in enumerate(calls))]
     return [_filled(span, events)]
@@ -74,8 +76,13 @@ def _call(span: Span, event: RawEvent, number: int) -> Span:
     """A model call that only a log record tells of, as a span below the agent that made it."""
     held = event.attributes
     span_id = hashlib.sha256(f"{span.trace_id}{span.span_id}{event.time_ns}{number}".encode()).hexdigest()[:16]
-    counts = [integer(held.get(f"gen_ai.usage.{name}")) for name in ("input_tokens", "output_tokens", "cache_read.input_tokens")]
-    write = integer(held.get("gen_ai.usage.cache_write.input_tokens", held.get("gen_ai.usage.cache_creation.input_tokens")))
+    counts = [
+        integer(held.get(f"gen_ai.usage.{name}"))
+        for name in ("input_tokens", "output_tokens", "cache_read.input_tokens")
+    ]
+    write = integer(
+        held.get("gen_ai.usage.cache_write.input_tokens", held.get("gen_ai.usage.cache_creation.input_tokens"))
+    )
     reasoning = integer(held.get("gen_ai.usage.reasoning.output_tokens"))
     facts = event_facts([event], SpanKind.LLM, 0)
     return Span(
@@ -102,7 +109,7 @@ def _call(span: Span, event: RawEvent, number: int) -> Span:
         provider=span.provider,
         response_id=text(held.get("gen_ai.response.id")),
         finish_reasons=finish_list(held.get("gen_ai.response.finish_reasons")) or (),
-        usage=Usage(*counts, write, reasoning),
+        usage=Usage(counts[0], counts[1], counts[2], write, reasoning),
         session_id=text(held.get("gen_ai.conversation.id")) or span.session_id,
         user_id=span.user_id,
         content="captured" if any(f in facts for f in _CONTENT) else "not_captured",

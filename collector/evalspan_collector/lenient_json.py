@@ -4,11 +4,11 @@ import ast
 import json
 import math
 import warnings
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
-__all__ = ["as_text", "dump", "parse", "parse_object", "unwrap"]
+__all__ = ["as_text", "dump", "is_list", "is_object", "parse", "parse_object", "unwrap"]
 
 #: A Python repr longer than this is kept as text: `ast` costs about a kilobyte per node.
 MAX_REPR_CHARS = 65_536
@@ -17,6 +17,16 @@ MAX_SLOW_CHARS = 4_194_304
 
 _JSON_START = frozenset('{["-0123456789tfnNI')
 _REPR_START = frozenset("{[(")
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """True for a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """True for a JSON list."""
+    return isinstance(value, list)
 
 
 def parse(text: str, *, python: bool = False) -> Any:
@@ -35,10 +45,21 @@ def parse(text: str, *, python: bool = False) -> Any:
         pass
     if len(text) <= MAX_SLOW_CHARS:
         try:
-            return json.loads(text)
+            return _clean(json.loads(text))
         except (ValueError, RecursionError):
             pass
     return _parse_python(text) if python and start in _REPR_START else text
+
+
+def _clean(value: Any) -> Any:
+    """The value without lone surrogates, which no store takes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if is_list(value):
+        return [_clean(v) for v in value]
+    if is_object(value):
+        return {_clean(k): _clean(v) for k, v in value.items()}
+    return value
 
 
 def _parse_python(text: str) -> Any:
@@ -48,10 +69,12 @@ def _parse_python(text: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in somebody's repr are no news
-            value = ast.literal_eval(text.strip())
+            value: Any = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
-    return value if isinstance(value, dict | list) else list(value) if isinstance(value, tuple) else text
+    if isinstance(value, tuple):
+        value = [*value]
+    return value if is_object(value) or is_list(value) else text
 
 
 def unwrap(value: Any, *, python: bool = False) -> Any:
@@ -62,7 +85,9 @@ def unwrap(value: Any, *, python: bool = False) -> Any:
     """
     while isinstance(value, str):
         inner = parse(value, python=python)
-        if inner is value or not isinstance(inner, dict | list | str) or inner == value:
+        if not isinstance(inner, str):
+            return inner if is_object(inner) or is_list(inner) else value
+        if inner is value or inner == value:
             return value
         value = inner
     return value
@@ -71,7 +96,7 @@ def unwrap(value: Any, *, python: bool = False) -> Any:
 def parse_object(value: Any) -> dict[str, Any] | None:
     """The object that a value is or holds as text (JSON or Python repr), else None."""
     value = unwrap(value, python=True)
-    return value if isinstance(value, dict) else None
+    return value if is_object(value) else None
 
 
 def dump(value: Any) -> str:
@@ -83,13 +108,11 @@ def dump(value: Any) -> str:
     try:
         return json.dumps(_plain(value, 200), ensure_ascii=True, default=_default)
     except (TypeError, ValueError, RecursionError):
-        return json.dumps(repr(type(value)))
+        return '"..."'
 
 
 def _default(value: Any) -> Any:
     """What JSON has no word for."""
-    if isinstance(value, set | frozenset | tuple):
-        return sorted(map(str, value)) if isinstance(value, set | frozenset) else list(value)
     if isinstance(value, bytes | bytearray):
         return value.hex()
     return str(value)
@@ -97,9 +120,9 @@ def _default(value: Any) -> Any:
 
 def _plain(value: Any, depth: int) -> Any:
     """The value with text keys, finite numbers and no more than `depth` levels."""
-    if isinstance(value, dict):
+    if is_object(value):
         return {str(k): _plain(v, depth - 1) for k, v in value.items()} if depth else "..."
-    if isinstance(value, list | tuple):
+    if is_list(value):
         return [_plain(v, depth - 1) for v in value] if depth else "..."
     if isinstance(value, float) and not math.isfinite(value):
         return None

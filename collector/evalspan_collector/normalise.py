@@ -24,9 +24,19 @@ __all__ = ["normalise", "origin"]
 _STATUS: tuple[Status, ...] = ("unset", "ok", "error")
 _UNKNOWN = SpanKind.UNKNOWN
 _CONTENT_FIELDS = frozenset(
-    {"input_messages", "output_messages", "system_prompt", "input_value", "output_value", "tool_arguments", "tool_result",
-     "run_input", "run_output", "documents"}
-)  # fmt: skip
+    {
+        "input_messages",
+        "output_messages",
+        "system_prompt",
+        "input_value",
+        "output_value",
+        "tool_arguments",
+        "tool_result",
+        "run_input",
+        "run_output",
+        "documents",
+    }
+)
 
 
 def origin(resource: dict[str, Any], scope: dict[str, Any], *, project: str, received_ns: int) -> Origin:

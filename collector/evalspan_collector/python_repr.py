@@ -86,7 +86,13 @@ def _value(node: ast.expr, depth: int) -> Any:
 
 
 def _object(node: ast.Call, depth: int) -> Any:
-    name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    name = (
+        node.func.id
+        if isinstance(node.func, ast.Name)
+        else node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else ""
+    )
     if not node.keywords and len(node.args) == 1:
         return _value(node.args[0], depth + 1)  # set([...]), UUID('...'), Decimal('1.5')
     fields: dict[str, Any] = {CLASS: name}

@@ -3,8 +3,10 @@
 from typing import Any
 
 from evalspan_collector.converters import integer
+from evalspan_collector.lenient_json import is_object
 
 __all__ = ["usage_of"]
+
 
 def usage_of(stated: dict[str, Any]) -> dict[str, int]:
     """Token counts in a provider's own usage object, by our field names; input and output are inclusive."""
@@ -13,7 +15,7 @@ def usage_of(stated: dict[str, Any]) -> dict[str, int]:
         for keys in paths:
             node: Any = stated
             for key in keys:
-                node = node.get(key) if isinstance(node, dict) else None
+                node = node.get(key) if is_object(node) else None
             count = integer(node)
             if count is not None:
                 found[ours] = count
@@ -37,6 +39,10 @@ _PROVIDER_USAGE: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("cache_write_tokens", (("cache_creation_input_tokens",), ("prompt_tokens_details", "cache_write_tokens"))),
     (
         "reasoning_tokens",
-        (("completion_tokens_details", "reasoning_tokens"), ("output_tokens_details", "reasoning_tokens"), ("thoughtsTokenCount",)),
+        (
+            ("completion_tokens_details", "reasoning_tokens"),
+            ("output_tokens_details", "reasoning_tokens"),
+            ("thoughtsTokenCount",),
+        ),
     ),
 )

@@ -42,12 +42,11 @@ _FAMILIES: list[tuple[str, int, Source]] = []
 _SPAN_FIELDS = frozenset(f.name for f in fields(Span))
 _ORDER = {field: i for i, field in enumerate(FIELDS)}
 for _field, _sources in FIELDS.items():
-    for _rank, _source in enumerate(_sources):
+    for _place, _source in enumerate(_sources):
         if _source.key.endswith("."):
-            _FAMILIES.append((_field, _rank, _source))
+            _FAMILIES.append((_field, _place, _source))
         else:
-            _EXACT.setdefault(_source.key, []).append((_field, _rank, _source))
-
+            _EXACT.setdefault(_source.key, []).append((_field, _place, _source))
 
 
 class Option(NamedTuple):
@@ -162,7 +161,9 @@ def _shape(keys: tuple[str, ...]) -> Shape:
     for key in keys:
         hits.extend((field, rank, source, None) for field, rank, source in _EXACT.get(key, ()))
     for field, rank, source in _FAMILIES:
-        members = tuple((k, k[len(source.key) :]) for k in keys if k.startswith(source.key) and len(k) > len(source.key))
+        members: tuple[tuple[str, str], ...] | None = tuple(
+            (k, k[len(source.key) :]) for k in keys if k.startswith(source.key) and len(k) > len(source.key)
+        )
         if members:
             hits.append((field, rank, source, members))
     times = Counter(k for f, _, source, members in hits if f != "operation" for k in _names_of(source, members))
@@ -171,7 +172,8 @@ def _shape(keys: tuple[str, ...]) -> Shape:
         shared = any(times[k] > 1 for k in _names_of(source, members))
         ranked.setdefault(field, []).append((rank, Option(source.key, source.convert, members, source.when, shared)))
     choices: list[Choice] = [
-        (field, tuple(option for _, option in sorted(ranked[field], key=_rank))) for field in sorted(ranked, key=_ORDER.__getitem__)
+        (field, tuple(option for _, option in sorted(ranked[field], key=_rank)))
+        for field in sorted(ranked, key=_ORDER.__getitem__)
     ]
     return Shape(
         keys=keys,

@@ -3,8 +3,19 @@
 from typing import Any
 
 from evalspan_collector.conventions._source import Rows, Source, rows
-from evalspan_collector.converters import answered_events, asked_events, documents, flat_messages, messages, path, raw_text, system, text, tools
-from evalspan_collector.lenient_json import dump, parse_object
+from evalspan_collector.converters import (
+    answered_events,
+    asked_events,
+    documents,
+    flat_messages,
+    messages,
+    path,
+    raw_text,
+    system,
+    text,
+    tools,
+)
+from evalspan_collector.lenient_json import dump, is_list, is_object, parse_object
 from evalspan_collector.span import SpanKind as K
 
 __all__ = ["CONTENT"]
@@ -16,13 +27,31 @@ _ASKED = messages("user")
 _ANSWERED = messages("assistant")
 
 
-def _vercel_tools(value: Any) -> str | None:
-    return tools(value)
-
-
-def _completion(value: Any) -> str | None:
-    """LiteLLM's `gen_ai.completion.0.function_call.*` beside OpenLLMetry's `tool_calls.N`."""
-    return flat_messages("assistant")(value)
+def _query(value: Any) -> str | None:
+    """The query text inside a retriever's input."""
+    found = parse_object(value)
+    if found is None:
+        return raw_text(value)
+    for key in (
+        "query",
+        "query_str",
+        "question",
+        "query_text",
+        "text",
+        "input",
+        "query_bundle",
+        "kwargs",
+        "inputs",
+        "args",
+    ):
+        inner = found.get(key)
+        if isinstance(inner, str) and inner:
+            return inner
+        if is_object(inner):
+            return _query(inner)
+        if is_list(inner) and inner and isinstance(inner[0], str):
+            return inner[0]
+    return text(dump(found))
 
 
 INPUT_KEYS = (
@@ -60,7 +89,7 @@ CONTENT: Rows = {
     "output_messages": (
         *rows("gen_ai.output.messages", convert=_ANSWERED, when=tuple(k for k in K if k is not K.TOOL)),
         Source("llm.output_messages.", flat_messages("assistant")),
-        Source("gen_ai.completion.", _completion),
+        Source("gen_ai.completion.", flat_messages("assistant")),
         Source("events", answered_events),
         *rows("gcp.vertex.agent.llm_response", "response_data", convert=_ANSWERED),
         *rows("mlflow.spanOutputs", "langfuse.observation.output", "genkit:output", convert=_ANSWERED, when=_MODEL),
@@ -89,13 +118,21 @@ CONTENT: Rows = {
         Source("gcp.vertex.agent.llm_request", path("config", "tools", then=tools)),
         Source("request_data", path("tools", then=tools)),
         Source("genkit:input", path("tools", then=tools), frozenset(_MODEL)),
-        *rows("mlflow.spanInputs", "input.value", "langfuse.observation.input", convert=path("tools", then=tools), when=_MODEL),
+        *rows(
+            "mlflow.spanInputs",
+            "input.value",
+            "langfuse.observation.input",
+            convert=path("tools", then=tools),
+            when=_MODEL,
+        ),
         Source("gen_ai.agent.tools", tools),
         Source("smolagents.tools_names", tools),
         Source("sk.available_functions", tools),
     ),
     "run_input": (
-        *rows("langfuse.trace.input", "mlflow.traceInputs", "gen_ai.workflow.input", "smolagents.task", convert=raw_text),
+        *rows(
+            "langfuse.trace.input", "mlflow.traceInputs", "gen_ai.workflow.input", "smolagents.task", convert=raw_text
+        ),
         Source("crew_tasks", path("0", "description", then=raw_text)),
     ),
     "run_output": rows(
@@ -114,7 +151,7 @@ CONTENT: Rows = {
             "langfuse.observation.input",
             "mlflow.spanInputs",
             "traceloop.entity.input",
-            convert=lambda v: _query(v),
+            convert=_query,
             when=_SEARCH,
         ),
         *rows("db.query.text"),
@@ -151,30 +188,3 @@ CONTENT: Rows = {
     "input_mime": rows("input.mime_type"),
     "output_mime": rows("output.mime_type"),
 }
-
-
-def _query(value: Any) -> str | None:
-    """The query text inside a retriever's input."""
-    found = parse_object(value)
-    if found is None:
-        return raw_text(value)
-    for key in (
-        "query",
-        "query_str",
-        "question",
-        "query_text",
-        "text",
-        "input",
-        "query_bundle",
-        "kwargs",
-        "inputs",
-        "args",
-    ):
-        inner = found.get(key)
-        if isinstance(inner, str) and inner:
-            return inner
-        if isinstance(inner, dict):
-            return _query(inner)
-        if isinstance(inner, list) and inner and isinstance(inner[0], str):
-            return inner[0]
-    return text(dump(found))

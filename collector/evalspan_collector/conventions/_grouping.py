@@ -4,7 +4,7 @@ from typing import Any
 
 from evalspan_collector.conventions._source import Rows, Source, rows
 from evalspan_collector.converters import json_text, path, strings, text
-from evalspan_collector.lenient_json import dump, parse_object
+from evalspan_collector.lenient_json import dump, is_object
 
 __all__ = ["GROUPING", "RESOURCE"]
 
@@ -14,16 +14,12 @@ def _family(value: Any) -> str | None:
     return dump(value) if value else None
 
 
-def _merged(value: Any) -> dict[str, Any] | None:
-    found = parse_object(value)
-    return found or None
-
-
 _SESSION = "session_id|thread_id|conversation_id|sessionId|threadId|conversationId"
+
 
 def _thread(value: Any) -> str | None:
     """The thread of a LangGraph config."""
-    return path(_SESSION)(value) if isinstance(value, dict) else text(value)
+    return path(_SESSION)(value) if is_object(value) else text(value)
 
 
 GROUPING: Rows = {
@@ -61,7 +57,12 @@ GROUPING: Rows = {
         Source("metadata.requester_metadata", path(_SESSION)),
         *rows("kwargs", "mlflow.spanInputs", convert=path("run_config", "group_id")),
         *rows("kwargs", "mlflow.spanInputs", convert=path(_SESSION)),
-        *rows("kwargs", "mlflow.spanInputs", "config", convert=path("config|configurable", "configurable|thread_id|session_id", then=_thread)),
+        *rows(
+            "kwargs",
+            "mlflow.spanInputs",
+            "config",
+            convert=path("config|configurable", "configurable|thread_id|session_id", then=_thread),
+        ),
         *rows("langfuse.trace.metadata.session_id", "copilot_chat.session_id", "conversation.id"),
     ),
     "user_id": rows(

@@ -12,8 +12,8 @@ def _words(**groups: str) -> dict[str, K]:
 
 
 _OPERATIONS = _words(
-    llm="chat text_completion generate_content fetch_response completion acompletion text_completions responses aresponses "
-    "anthropic_messages generate model_request llm_request llm_call response",
+    llm="chat text_completion text_completions generate_content fetch_response completion acompletion "
+    "responses aresponses anthropic_messages generate model_request llm_request llm_call response",
     embedding="embeddings embedding embed",
     retriever="retrieval vector_db_retrieve vectordb retrieve search",
     reranker="rerank",
@@ -21,7 +21,8 @@ _OPERATIONS = _words(
     agent="invoke_agent agent_call agent create_agent",
     workflow="invoke_workflow workflow invoke_swarm invoke_graph swarm graph",
     plan="plan",
-    memory="search_memory create_memory update_memory upsert_memory delete_memory create_memory_store delete_memory_store memory",
+    memory="search_memory create_memory update_memory upsert_memory delete_memory create_memory_store "
+    "delete_memory_store memory",
     evaluator="evaluation evaluate",
     guardrail="apply_guardrail guardrail",
     chain="agent_step execute_event_loop_cycle execute_task task invoke_node schedule_tool_calls compact_events "
@@ -114,7 +115,16 @@ KIND: Rows = {
         Source("openinference.span.kind", choose(_OPENINFERENCE)),
         Source("gen_ai.operation.name", choose(_OPERATIONS)),
         Source("traceloop.span.kind", choose(_TRACELOOP)),
-        Source("llm.request.type", choose(_words(llm="chat completion acompletion responses aresponses anthropic_messages text_completion", reranker="rerank", embedding="embedding"))),
+        Source(
+            "llm.request.type",
+            choose(
+                _words(
+                    llm="chat completion acompletion responses aresponses anthropic_messages text_completion",
+                    reranker="rerank",
+                    embedding="embedding",
+                )
+            ),
+        ),
         Source("ai.operationId", choose(_VERCEL)),
         Source("mlflow.spanType", choose(_MLFLOW)),
         Source("langsmith.span.kind", choose(_LANGSMITH)),

@@ -17,6 +17,15 @@ from evalspan_collector.span import SpanKind as K
 
 __all__ = ["NAMES"]
 
+
+def _error_text(value: object) -> str | None:
+    """The message of an `error` attribute: text, or JSON with a message."""
+    if isinstance(value, bool):
+        return None
+    found = path("message|error|data")(value)
+    return found if isinstance(found, str) else text(value)
+
+
 _AGENTS = (K.AGENT, K.WORKFLOW)
 _MODELS = (K.LLM, K.EMBEDDING, K.RERANKER)
 
@@ -76,9 +85,21 @@ _TOOL: Rows = {
         ),
         *rows("tool_use_id", when=(K.TOOL,)),
         *rows("output.value", "traceloop.entity.output", convert=path("tool_call_id"), when=(K.TOOL,)),
-        *rows("output.value", "traceloop.entity.output", convert=path("kwargs|data|output", "tool_call_id"), when=(K.TOOL,)),
-        *rows("output.value", "traceloop.entity.output", convert=path("output", "kwargs", "tool_call_id"), when=(K.TOOL,)),
-        *rows("gen_ai.tool.call.arguments", "traceloop.entity.input", convert=path("kwargs", "tool_call_id"), when=(K.TOOL,)),
+        *rows(
+            "output.value",
+            "traceloop.entity.output",
+            convert=path("kwargs|data|output", "tool_call_id"),
+            when=(K.TOOL,),
+        ),
+        *rows(
+            "output.value", "traceloop.entity.output", convert=path("output", "kwargs", "tool_call_id"), when=(K.TOOL,)
+        ),
+        *rows(
+            "gen_ai.tool.call.arguments",
+            "traceloop.entity.input",
+            convert=path("kwargs", "tool_call_id"),
+            when=(K.TOOL,),
+        ),
         Source("gen_ai.tool.call.result", path("output", "kwargs", "tool_call_id"), frozenset({K.TOOL})),
     ),
     "tool_type": (
@@ -256,7 +277,7 @@ _ERROR: Rows = {
     "error_message": (
         *rows("error.message", "langfuse.observation.status_message", "gen_ai.framework.error.message"),
         *rows("gen_ai.tool.error", "litellm.provider.error.message", "adk.fn.exc_repr"),
-        *rows("error", convert=lambda v: _error_text(v)),
+        *rows("error", convert=_error_text),
     ),
     "failed": (
         Source("gen_ai.tool.status", choose({"error": True, "failure": True, "failed": True, "success": False})),
@@ -264,23 +285,13 @@ _ERROR: Rows = {
         Source("gen_ai.tool.execution.success", lambda v: not v if isinstance(v, bool) else None),
         Source("gen_ai.task.status", choose({"failure": True, "error": True})),
         Source("langfuse.observation.level", choose({"error": True})),
-        Source(
-            "success", choose({"false": True}) if False else lambda v: True if v in (False, "false", "False") else None
-        ),
+        Source("success", lambda v: True if v in (False, "false", "False") else None),
         Source("error.type", lambda v: True if text(v) else None),
         Source("pydantic_ai.tool.retry.cause", lambda v: True if v else None),
         Source("pydantic_ai.tool.failure_stage", lambda v: True if v else None),
         Source("genkit:state", choose({"error": True})),
     ),
 }
-
-
-def _error_text(value: object) -> str | None:
-    """The message of an `error` attribute: text, or JSON with a message."""
-    if isinstance(value, bool):
-        return None
-    found = path("message|error|data")(value)
-    return found if isinstance(found, str) else text(value)
 
 
 NAMES: Rows = {**_AGENT, **_TOOL, **_MODEL, **_ERROR}

@@ -140,7 +140,10 @@ USAGE: Rows = {
         Source(_ADK, _sum_of("cached_content_token_count")),
         Source(_GENKIT, path("usage", "cachedContentTokens|cachedTokens", then=integer)),
         *rows(*_ANSWERS, convert=path("usage", "cache_read_input_tokens", then=integer)),
-        *rows(*_ANSWERS, convert=path("usage", "prompt_tokens_details|input_tokens_details", "cached_tokens", then=integer)),
+        *rows(
+            *_ANSWERS,
+            convert=path("usage", "prompt_tokens_details|input_tokens_details", "cached_tokens", then=integer),
+        ),
         Source(
             _DETAILS,
             _bucket(
@@ -234,7 +237,9 @@ USAGE: Rows = {
             "metadata.usage_object",
             path("completion_tokens_details|output_tokens_details", "reasoning_tokens", then=integer),
         ),
-        Source("output.value", _raw_usage("completion_tokens_details|output_tokens_details", "reasoning_tokens"), _MODEL),
+        Source(
+            "output.value", _raw_usage("completion_tokens_details|output_tokens_details", "reasoning_tokens"), _MODEL
+        ),
     ),
     "aggregate_input": rows("gen_ai.aggregated_usage.input_tokens", convert=integer),
     "aggregate_output": rows("gen_ai.aggregated_usage.output_tokens", convert=integer),

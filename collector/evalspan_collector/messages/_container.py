@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evalspan_collector.lenient_json import parse, unwrap
+from evalspan_collector.lenient_json import is_list, is_object, parse, unwrap
 from evalspan_collector.message import Message, Role
 from evalspan_collector.messages._message import content_parts, is_role, looks_like_message, message
 from evalspan_collector.messages._part import looks_like_part, part, text_part
@@ -31,9 +31,9 @@ def from_value(value: Any, role: Role, depth: int = 0) -> tuple[Message, ...]:
         return ()
     if isinstance(value, str):
         return _from_text(value, role, depth)
-    if isinstance(value, list):
+    if is_list(value):
         return _from_list(value, role, depth)
-    if isinstance(value, dict):
+    if is_object(value):
         return _from_dict(value, role, depth)
     return ()
 
@@ -57,17 +57,17 @@ def _from_list(values: list[Any], role: Role, depth: int) -> tuple[Message, ...]
         return _collected([part(v) for v in values], role)
     if len(values) == 2 and all(isinstance(v, str) for v in values) and is_role(values[0]):
         return tuple(_one({"role": values[0], "content": values[1]}, role))  # LangChain's ("user", "text")
-    if values and all(isinstance(v, dict) and str(v.get(CLASS, "")).endswith("Delta") for v in values):
+    if values and all(is_object(v) and str(v.get(CLASS, "")).endswith("Delta") for v in values):
         return _streamed(values, role)
     found: list[Message] = []
     for value in values:
         if isinstance(value, str):
             inner = parse(value) if value[:1] == "{" else read_repr(value) if looks_like_repr(value) else value
-            if isinstance(inner, dict) and looks_like_message(inner):
+            if is_object(inner) and looks_like_message(inner):
                 found.extend(_one(inner, role))
             else:
                 found.append(Message(role=role, parts=(text_part(value),)))
-        elif isinstance(value, dict) and looks_like_message(value):
+        elif is_object(value) and looks_like_message(value):
             found.extend(_one(value, role))
         elif isinstance(value, list | dict):
             found.extend(from_value(value, role, depth + 1))
@@ -80,12 +80,12 @@ def _streamed(deltas: list[Any], role: Role) -> tuple[Message, ...]:
     calls: dict[Any, dict[str, Any]] = {}
     for delta in deltas:
         for call in delta.get("tool_calls") or ():
-            if not isinstance(call, dict):
+            if not is_object(call):
                 continue
             function = call.get("function")
             held = calls.setdefault(call.get("index"), {"id": None, "name": "", "arguments": ""})
             held["id"] = held["id"] or call.get("id")
-            if isinstance(function, dict):
+            if is_object(function):
                 held["name"] += function.get("name") or ""
                 held["arguments"] += str(function.get("arguments") or "")
     return tuple(_one({"role": role, "content": "".join(pieces), "tool_calls": list(calls.values())}, role))
@@ -120,11 +120,11 @@ def _from_dict(value: _Dict, role: Role, depth: int) -> tuple[Message, ...]:
 def _system(value: _Dict) -> tuple[Message, ...]:
     """The system prompt that a request keeps beside its messages."""
     config = value.get("config")
-    holders = (value, config) if isinstance(config, dict) else (value,)
+    holders = (value, config) if is_object(config) else (value,)
     for holder in holders:
         for key in ("system", "instructions", "system_instruction", "systemInstruction", "system_instructions"):
             stated = holder.get(key)
-            if isinstance(stated, dict) and "parts" in stated:
+            if is_object(stated) and "parts" in stated:
                 stated = stated["parts"]
             parts = content_parts(stated) if isinstance(stated, str | list) else []
             if parts:
@@ -150,13 +150,13 @@ def _input(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Message, .
 def _choices(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Message, ...]:
     del value, role, depth
     found: list[Message] = []
-    for choice in inner if isinstance(inner, list) else []:
-        if not isinstance(choice, dict):
+    for choice in inner if is_list(inner) else []:
+        if not is_object(choice):
             continue
         body = choice.get("message", choice.get("delta"))
-        if not isinstance(body, dict) and isinstance(choice.get("text"), str):
+        if not is_object(body) and isinstance(choice.get("text"), str):
             body = {"role": "assistant", "content": choice["text"]}
-        if isinstance(body, dict):
+        if is_object(body):
             finish = {k: choice[k] for k in ("finish_reason", "finishReason") if isinstance(choice.get(k), str)}
             found.extend(_one({"role": "assistant", **body, **finish}, "assistant"))
     return tuple(found)
@@ -166,9 +166,9 @@ def _candidates(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Messa
     """Gemini and Genkit: candidates with a content or a message."""
     del value, role, depth
     found: list[Message] = []
-    for candidate in inner if isinstance(inner, list) else []:
-        body = candidate.get("content", candidate.get("message")) if isinstance(candidate, dict) else None
-        if isinstance(body, dict):
+    for candidate in inner if is_list(inner) else []:
+        body = candidate.get("content", candidate.get("message")) if is_object(candidate) else None
+        if is_object(body):
             finish = candidate.get("finish_reason", candidate.get("finishReason"))
             found.extend(_one({**body, "finish_reason": finish}, "assistant"))
     return tuple(found)
@@ -178,14 +178,14 @@ def _generations(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Mess
     """LangChain: generations[[{text, message}]]; the message says more than the text."""
     del value, role
     flat: list[Any] = []
-    for row in inner if isinstance(inner, list) else []:
-        flat.extend(row if isinstance(row, list) else [row])
+    for row in inner if is_list(inner) else []:
+        flat.extend(row if is_list(row) else [row])
     found: list[Message] = []
     for generation in flat:
-        if not isinstance(generation, dict):
+        if not is_object(generation):
             continue
         body = generation.get("message")
-        if isinstance(body, dict):
+        if is_object(body):
             found.extend(from_value(body, "assistant", depth))
         elif isinstance(generation.get("text"), str):
             found.append(Message(role="assistant", parts=(text_part(generation["text"]),)))
@@ -196,7 +196,7 @@ def _response_output(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[
     """The `output` of OpenAI Responses (a list of items) or any wrapped output."""
     if looks_like_message(value) or looks_like_part(value):
         return ()
-    if isinstance(inner, list) and inner and not any(isinstance(i, dict) for i in inner):
+    if is_list(inner) and inner and not any(is_object(i) for i in inner):
         return ()
     return from_value(unwrap(inner), role, depth)
 
@@ -212,7 +212,7 @@ def _update(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Message, 
 
 def _bedrock(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Message, ...]:
     """A `message` beside the usage (Bedrock, Genkit, Cohere, Ollama, Vercel)."""
-    if not isinstance(inner, dict):
+    if not is_object(inner):
         return ()
     body = {
         **inner,
@@ -228,7 +228,7 @@ def _bedrock(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Message,
 def _adk(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Message, ...]:
     """ADK's LlmResponse and Event: content {role, parts} beside a finish reason."""
     del depth
-    if not isinstance(inner, dict) or "parts" not in inner or "role" in value:
+    if not is_object(inner) or "parts" not in inner or "role" in value:
         return ()
     return tuple(_one({**inner, "finish_reason": value.get("finish_reason", value.get("finishReason"))}, role))
 

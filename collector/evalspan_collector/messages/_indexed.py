@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from evalspan_collector.lenient_json import is_object
+
 __all__ = ["unflatten"]
 
 #: Path segments beyond this are left in one key.
@@ -21,12 +23,12 @@ def unflatten(flat: Mapping[str, Any]) -> Any:
         node = root
         for segment in segments[:-1]:
             child = node.get(segment)
-            if not isinstance(child, dict):
+            if not is_object(child):
                 child = {} if child is None else {"": child}
                 node[segment] = child
             node = child
         last = segments[-1]
-        if isinstance(node.get(last), dict):
+        if is_object(node.get(last)):
             node[last][""] = value
         else:
             node[last] = value
@@ -35,7 +37,7 @@ def unflatten(flat: Mapping[str, Any]) -> Any:
 
 def _listed(node: Any) -> Any:
     """Objects whose keys are all numbers become lists, by number."""
-    if not isinstance(node, dict):
+    if not is_object(node):
         return node
     if node and all(k.isdecimal() and k.isascii() for k in node):
         return [_listed(node[k]) for k in sorted(node, key=lambda k: (len(k.lstrip("0")), k.lstrip("0"), k))]

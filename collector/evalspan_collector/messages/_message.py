@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evalspan_collector.lenient_json import as_text, parse, unwrap
+from evalspan_collector.lenient_json import as_text, is_list, is_object, parse, unwrap
 from evalspan_collector.message import Message, Part, Role
 from evalspan_collector.messages._part import looks_like_part, part, text_part, tool_call, tool_response
 from evalspan_collector.messages._result import is_langchain, langchain_fields
@@ -17,15 +17,38 @@ _ROLES: dict[str, Role] = {
     **dict.fromkeys(("system", "developer", "systemmessage", "systemmessagechunk"), "system"),
     **dict.fromkeys(("user", "human", "humanmessage", "humanmessagechunk", "usermessage", "input"), "user"),
     **dict.fromkeys(
-        ("assistant", "model", "ai", "aimessage", "aimessagechunk", "assistantmessage", "tool-call", "chatbot", "bot", "agent", "planner"),
+        (
+            "assistant",
+            "model",
+            "ai",
+            "aimessage",
+            "aimessagechunk",
+            "assistantmessage",
+            "tool-call",
+            "chatbot",
+            "bot",
+            "agent",
+            "planner",
+        ),
         "assistant",
     ),
     **dict.fromkeys(
-        ("tool", "function", "toolmessage", "functionmessage", "tool-response", "tool_result", "tool_response", "ipython",
-         "functionexecutionresultmessage", "toolresult", "environment"),
+        (
+            "tool",
+            "function",
+            "toolmessage",
+            "functionmessage",
+            "tool-response",
+            "tool_result",
+            "tool_response",
+            "ipython",
+            "functionexecutionresultmessage",
+            "toolresult",
+            "environment",
+        ),
         "tool",
     ),
-}  # fmt: skip
+}
 
 #: Message types of OpenAI Responses items and of pydantic-ai, LangChain and AutoGen objects.
 _CALL_ITEMS = frozenset({"function_call", "custom_tool_call", "tool_call"})
@@ -75,7 +98,7 @@ _MAX_BLOCKS_CHARS = 4_194_304
 
 def role_of(value: Any, default: Role) -> Role:
     """The role that a free string means; `MessageRole.USER`, `{"label": "user"}` and `human` are all `user`."""
-    if isinstance(value, dict):
+    if is_object(value):
         value = value.get("label", value.get("value"))
     if not isinstance(value, str):
         return default
@@ -87,41 +110,40 @@ def is_role(value: Any) -> bool:
     return isinstance(value, str) and value.lower() in _ROLES
 
 
+_CONTENT_KEYS = ("content", "parts", "tool_calls", "items", "blocks", "contents")
+
+
 def looks_like_message(value: Any) -> bool:
     """True for a dict that is a message of some vendor by itself."""
-    if not isinstance(value, dict):
+    if not is_object(value):
         return False
-    if CLASS in value and "args" not in value and ("role" in value or "_role" in value):
-        return True
-    if "role" in value and (
-        "content" in value
-        or "parts" in value
-        or "tool_calls" in value
-        or "items" in value
-        or "blocks" in value
-        or "contents" in value
-    ):
+    if "role" in value and (any(k in value for k in _CONTENT_KEYS) or (CLASS in value and "args" not in value)):
         return True
     if "_role" in value or is_langchain(value) or value.get("event.name") in _EVENT_ROLES:
         return True
-    kind = value.get("type")
-    if isinstance(kind, str):
-        low = kind.lower()
-        if low in _TYPED_ROLES and ("content" in value or "data" in value or "message" in value):
-            return True
-        if (
-            kind in _CALL_ITEMS
-            or kind in _OUTPUT_ITEMS
-            or kind in _HOSTED_ITEMS
-            or (kind == "message" and "content" in value)
-        ):
-            return True
-        if kind == "reasoning" and ("summary" in value or "encrypted_content" in value):
-            return True
     inner = value.get("message")
-    if isinstance(inner, dict) and looks_like_message(inner):
+    return (
+        _typed(value)
+        or (is_object(inner) and looks_like_message(inner))
+        or (value.get("kind") in {"request", "response"} and is_list(value.get("parts")))
+    )
+
+
+def _typed(value: _Dict) -> bool:
+    """True when the type alone says that it is a message."""
+    kind = value.get("type")
+    if not isinstance(kind, str):
+        return False
+    if kind.lower() in _TYPED_ROLES and ("content" in value or "data" in value or "message" in value):
         return True
-    return value.get("kind") in {"request", "response"} and isinstance(value.get("parts"), list)
+    if (
+        kind in _CALL_ITEMS
+        or kind in _OUTPUT_ITEMS
+        or kind in _HOSTED_ITEMS
+        or (kind == "message" and "content" in value)
+    ):
+        return True
+    return kind == "reasoning" and ("summary" in value or "encrypted_content" in value)
 
 
 def message(value: _Dict, default: Role, depth: int = 0) -> Message | None:
@@ -142,16 +164,16 @@ def message(value: _Dict, default: Role, depth: int = 0) -> Message | None:
         return _with(found, finish=_finish(value) or found.finish_reason)
     if is_langchain(value) and value.get("type") == "constructor":
         fields = langchain_fields(value)
-        kind = str(value["id"][-1]) if value["id"] else ""
-        return message({"type": kind, **fields} if "type" not in fields else fields, default, depth + 1)
-    if isinstance(value.get(CLASS), str) and "type" not in value and "role" not in value and "_role" not in value:
-        value = {"type": value[CLASS], **value}
+        named = str(value["id"][-1]) if value["id"] else ""
+        return message({"type": named, **fields} if "type" not in fields else fields, default, depth + 1)
+    if isinstance(value.get(CLASS), str) and not value.keys() & {"type", "role", "_role"}:
+        value = {**value, "type": value[CLASS]}
     kind = value.get("type")
     if isinstance(kind, str):
         item = _response_item(kind, value)
         if item is not None:
             return item
-    if value.get("kind") in {"request", "response"} and isinstance(value.get("parts"), list):
+    if value.get("kind") in {"request", "response"} and is_list(value.get("parts")):
         return _pydantic_ai(value)
     return _plain(value, _role(value, default))
 
@@ -161,14 +183,14 @@ def _unwrapped(value: _Dict) -> _Dict | None:
     inner = value.get("message")
     if isinstance(inner, str) and value.get("event.name") == "gen_ai.choice":
         inner = unwrap(inner)
-    if isinstance(inner, dict) and "content" not in value:
+    if is_object(inner) and "content" not in value:
         return (
             {"role": _EVENT_ROLES.get(str(value.get("event.name")), "assistant"), **inner}
             if "role" not in inner and "event.name" in value
             else inner
         )
     data = value.get("data")
-    if isinstance(data, dict) and isinstance(value.get("type"), str) and "content" in data and "content" not in value:
+    if is_object(data) and isinstance(value.get("type"), str) and "content" in data and "content" not in value:
         return {**data, "type": value["type"]}
     return None
 
@@ -229,7 +251,7 @@ def _pydantic_ai(value: _Dict) -> Message:
     parts = tuple(part(p) for p in value["parts"])
     if value["kind"] == "response":
         return Message(role="assistant", parts=parts, finish_reason=_finish(value))
-    kinds = {p.get("part_kind") for p in value["parts"] if isinstance(p, dict)}
+    kinds = {p.get("part_kind") for p in value["parts"] if is_object(p)}
     role: Role = (
         "system"
         if kinds == {"system-prompt"}
@@ -285,7 +307,7 @@ def _contents(value: _Dict, role: Role) -> list[Part]:
 def _tool_answer(value: _Dict, content: Any) -> Part | None:
     """The whole message as one tool result, unless its content is a list of results with ids of their own."""
     parsed = unwrap(content)
-    if isinstance(parsed, list) and any(p.type == "tool_call_response" and (p.id or p.name) for p in map(part, parsed)):
+    if is_list(parsed) and any(p.type == "tool_call_response" and (p.id or p.name) for p in map(part, parsed)):
         return None
     call_id = value.get("tool_call_id", value.get("call_id"))
     if call_id is None and isinstance(value.get("id"), str):
@@ -307,16 +329,16 @@ def content_parts(content: Any) -> list[Part]:
     if isinstance(content, str):
         blocks = _blocks_in_text(content)
         return [text_part(content)] if blocks is None else [part(b) for b in blocks]
-    if isinstance(content, list):
+    if is_list(content):
         return [p for b in content for p in _entry(b)]
-    if isinstance(content, dict):
+    if is_object(content):
         return [part(content)]
     return [text_part(as_text(content))]
 
 
 def _entry(block: Any) -> list[Part]:
     """One entry of a content list; haystack nests lists and AutoGen puts bare calls there."""
-    if isinstance(block, dict) and not looks_like_part(block):
+    if is_object(block) and not looks_like_part(block):
         if {"id", "name", "arguments"} <= block.keys():
             return [tool_call(block)]
         if {"call_id", "content"} <= block.keys():
@@ -332,7 +354,7 @@ def _blocks_in_text(content: str) -> list[Any] | None:
     if head not in {"[{", "[ "} and content[:3] not in {"[\n ", "[\n{"}:
         return None
     parsed = parse(content, python=True) if len(content) <= _MAX_BLOCKS_CHARS else content
-    if isinstance(parsed, list) and parsed and all(looks_like_part(b) for b in parsed):
+    if is_list(parsed) and parsed and all(looks_like_part(b) for b in parsed):
         return parsed
     return None
 
@@ -341,19 +363,17 @@ def _calls(value: _Dict) -> list[Part]:
     """Tool calls beside the content."""
     extra = value.get("additional_kwargs")
     found: list[Part] = []
-    for holder in (value, extra if isinstance(extra, dict) else {}):
+    for holder in (value, extra if is_object(extra) else {}):
         calls = holder.get("tool_calls", holder.get("toolCalls", holder.get("function_calls")))
         calls = unwrap(calls, python=True)
-        if isinstance(calls, dict):
+        if is_object(calls):
             calls = (
-                list(calls.values())
-                if all(isinstance(c, dict) for c in calls.values()) and "name" not in calls
-                else [calls]
+                list(calls.values()) if all(is_object(c) for c in calls.values()) and "name" not in calls else [calls]
             )
-        if isinstance(calls, list):
-            found = [tool_call(_call_body(c)) for c in calls if isinstance(c, dict)]
+        if is_list(calls):
+            found = [tool_call(_call_body(c)) for c in calls if is_object(c)]
         single = holder.get("function_call")
-        if not found and isinstance(single, dict) and single.get("name"):
+        if not found and is_object(single) and single.get("name"):
             found = [tool_call(single)]
         if found:
             break
@@ -363,4 +383,4 @@ def _calls(value: _Dict) -> list[Part]:
 def _call_body(call: _Dict) -> _Dict:
     """OpenInference wraps each call in `tool_call`, smolagents and llama-index in `function` objects."""
     inner = call.get("tool_call")
-    return inner if isinstance(inner, dict) else call
+    return inner if is_object(inner) else call

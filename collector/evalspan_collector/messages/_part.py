@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evalspan_collector.lenient_json import as_text, dump, unwrap
+from evalspan_collector.lenient_json import as_text, dump, is_list, is_object, unwrap
 from evalspan_collector.message import Part
 from evalspan_collector.messages._result import tool_result
 from evalspan_collector.python_repr import CLASS
@@ -39,8 +39,10 @@ def text_part(content: Any) -> Part:
 def tool_call(block: _Dict, *, server_side: bool = False) -> Part:
     """A request for a tool, in any spelling of its id, name and arguments."""
     function = block.get("function")
-    inner: _Dict = function if isinstance(function, dict) else block
-    name = _first(inner, "name", "toolName", "tool_name", "function_name") or (function if isinstance(function, str) else None)
+    inner: _Dict = function if is_object(function) else block
+    name = _first(inner, "name", "toolName", "tool_name", "function_name") or (
+        function if isinstance(function, str) else None
+    )
     call_id = _str(_first(block, "call_id", "id", "toolCallId", "tool_call_id", "toolUseId", "ref", "callId"))
     arguments = unwrap(_first(inner, "arguments", "args", "input", "parameters", "arguments_json"), python=True)
     return Part(
@@ -73,32 +75,32 @@ def tool_response(block: _Dict, *, server_side: bool = False) -> Part:
 
 def _text(block: _Dict) -> Part:
     value = _first(block, "text", "content", "input_text", "output_text", "value")
-    if isinstance(value, dict):  # OpenAI assistants: {"text": {"value": ...}}
+    if is_object(value):  # OpenAI assistants: {"text": {"value": ...}}
         value = value.get("value", value.get("text"))
     return text_part(value)
 
 
 def _reasoning(block: _Dict) -> Part:
     value = _first(block, "thinking", "reasoning", "text", "content", "summary", "reasoningText", "reasoning_text")
-    if isinstance(value, list):
+    if is_list(value):
         value = "\n".join(t for t in (_plain_text(v) for v in value) if t)
-    elif isinstance(value, dict):
+    elif is_object(value):
         value = _plain_text(value)
     content = value if isinstance(value, str) and value not in REDACTED else None
     return Part(type="reasoning", content=content)
 
 
 def _plain_text(value: Any) -> str | None:
-    if isinstance(value, dict):
+    if is_object(value):
         inner = _first(value, "text", "content", "reasoningText", "thinking")
         return _plain_text(inner)
     return value if isinstance(value, str) else None
 
 
 def _server_call(block: _Dict) -> Part:
-    """semconv `server_tool_call`: the call is an inner object."""
+    """Semconv `server_tool_call`: the call is an inner object."""
     inner = block.get("server_tool_call")
-    if not isinstance(inner, dict):
+    if not is_object(inner):
         return tool_call(block, server_side=True)
     arguments = _first(inner, "arguments", "input")
     if arguments is None:
@@ -114,7 +116,7 @@ def _server_call(block: _Dict) -> Part:
 
 def _server_response(block: _Dict) -> Part:
     inner = block.get("server_tool_call_response")
-    if not isinstance(inner, dict):
+    if not is_object(inner):
         return tool_response(block, server_side=True)
     content = _first(inner, "content", "response", "result", "output")
     if content is None:
@@ -137,7 +139,7 @@ def _anthropic_server_call(block: _Dict) -> Part:
 def _anthropic_server_result(block: _Dict) -> Part:
     name = str(block.get("type", "")).removesuffix("_tool_result") or None
     answered = tool_response(block, server_side=True)
-    failed = isinstance(answered.response, dict) and str(answered.response.get("type", "")).endswith("_error")
+    failed = is_object(answered.response) and str(answered.response.get("type", "")).endswith("_error")
     return Part(
         type="tool_call_response",
         id=answered.id,
@@ -179,15 +181,15 @@ def _media(block: _Dict) -> Part:
         "fileData",
         "file_data",
     )
-    inner: _Dict = source if isinstance(source, dict) else block
+    inner: _Dict = source if is_object(source) else block
     nested = inner.get("image")
-    if isinstance(nested, dict):  # OpenInference: image.image.url
+    if is_object(nested):  # OpenInference: image.image.url
         inner = nested
     mime = _str(_first(inner, "media_type", "mime_type", "mimeType", "contentType", "mediaType", "format")) or _str(
         _first(block, "mime_type", "mimeType", "mediaType")
     )
     uri = source if isinstance(source, str) else _first(inner, "url", "uri", "file_uri", "fileUri", "image_url")
-    if isinstance(uri, dict):
+    if is_object(uri):
         uri = uri.get("url")
     file_id = _first(inner, "file_id", "fileId")
     if isinstance(uri, str) and uri.startswith("data:"):
@@ -242,34 +244,92 @@ def _other(block: _Dict) -> Part:
 _BY_TYPE: dict[str, Callable[[_Dict], Part]] = {
     **dict.fromkeys(("text", "input_text", "output_text", "refusal_text", "TextBlock", "textContent", "json"), _text),
     "refusal": lambda b: text_part(_first(b, "refusal", "content", "text")),
-    **dict.fromkeys(("reasoning", "thinking", "redacted_thinking", "redacted_reasoning", "redacted-reasoning", "thought"), _reasoning),
     **dict.fromkeys(
-        ("tool_call", "tool_use", "toolCall", "tool-call", "function_call", "functionCall", "custom_tool_call", "tool-request", "function", "tool_call_chunk"),
+        ("reasoning", "thinking", "redacted_thinking", "redacted_reasoning", "redacted-reasoning", "thought"),
+        _reasoning,
+    ),
+    **dict.fromkeys(
+        (
+            "tool_call",
+            "tool_use",
+            "toolCall",
+            "tool-call",
+            "function_call",
+            "functionCall",
+            "custom_tool_call",
+            "tool-request",
+            "function",
+            "tool_call_chunk",
+        ),
         tool_call,
     ),
     **dict.fromkeys(
-        ("tool_call_response", "tool_result", "toolResult", "tool-result", "function_call_output", "custom_tool_call_output", "function_result",
-         "function_response", "tool_response", "tool-response", "tool-error", "tool_return", "computer_call_output", "local_shell_call_output"),
+        (
+            "tool_call_response",
+            "tool_result",
+            "toolResult",
+            "tool-result",
+            "function_call_output",
+            "custom_tool_call_output",
+            "function_result",
+            "function_response",
+            "tool_response",
+            "tool-response",
+            "tool-error",
+            "tool_return",
+            "computer_call_output",
+            "local_shell_call_output",
+        ),
         tool_response,
     ),
     "server_tool_call": _server_call,
     "server_tool_call_response": _server_response,
     **dict.fromkeys(("server_tool_use", "mcp_tool_use"), _anthropic_server_call),
     **dict.fromkeys(
-        ("web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result", "bash_code_execution_tool_result",
-         "text_editor_code_execution_tool_result", "mcp_tool_result", "tool_search_tool_result"),
+        (
+            "web_search_tool_result",
+            "web_fetch_tool_result",
+            "code_execution_tool_result",
+            "bash_code_execution_tool_result",
+            "text_editor_code_execution_tool_result",
+            "mcp_tool_result",
+            "tool_search_tool_result",
+        ),
         _anthropic_server_result,
     ),
     **dict.fromkeys(
-        ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call", "computer_call", "local_shell_call"),
+        (
+            "web_search_call",
+            "file_search_call",
+            "code_interpreter_call",
+            "image_generation_call",
+            "mcp_call",
+            "computer_call",
+            "local_shell_call",
+        ),
         _hosted_call,
     ),
-    **dict.fromkeys(("image", "image_url", "input_image", "input_audio", "audio", "video", "document", "media", "image-url", "binary", "input_file"), _media),
+    **dict.fromkeys(
+        (
+            "image",
+            "image_url",
+            "input_image",
+            "input_audio",
+            "audio",
+            "video",
+            "document",
+            "media",
+            "image-url",
+            "binary",
+            "input_file",
+        ),
+        _media,
+    ),
     "uri": _uri,
     "blob": _blob,
     "file": _file,
     "other": _other,
-}  # fmt: skip
+}
 
 #: Blocks without a type, known by a key that only they have.
 _BY_KEY: tuple[tuple[str, Callable[[Any, _Dict], Part]], ...] = (
@@ -294,7 +354,7 @@ _BY_KEY: tuple[tuple[str, Callable[[Any, _Dict], Part]], ...] = (
 
 def _haystack_result(value: _Dict) -> Part:
     origin = value.get("origin")
-    origin = origin if isinstance(origin, dict) else {}
+    origin = origin if is_object(origin) else {}
     response, failed = tool_result(value.get("result"))
     stated = value.get("error")
     return Part(
@@ -308,7 +368,19 @@ def _haystack_result(value: _Dict) -> Part:
 
 _WRAPPERS = ("message_content", "root", "data")
 _TYPE_KEYS = ("type", "part_kind", "content_type", "block_type", "kind", CLASS)
-_PART_KINDS = {"TextContent": "text", "TextPart": "text", "ThinkingBlock": "reasoning", "ThinkingPart": "reasoning", "ReasoningContent": "reasoning", "ToolUseBlock": "tool_call", "ToolCallBlock": "tool_call", "ToolCallPart": "tool_call", "FunctionCall": "tool_call", "ToolResultBlock": "tool_result", "ToolReturnPart": "tool_result", "FunctionExecutionResult": "tool_result", 
+_PART_KINDS = {
+    "TextContent": "text",
+    "TextPart": "text",
+    "ThinkingBlock": "reasoning",
+    "ThinkingPart": "reasoning",
+    "ReasoningContent": "reasoning",
+    "ToolUseBlock": "tool_call",
+    "ToolCallBlock": "tool_call",
+    "ToolCallPart": "tool_call",
+    "FunctionCall": "tool_call",
+    "ToolResultBlock": "tool_result",
+    "ToolReturnPart": "tool_result",
+    "FunctionExecutionResult": "tool_result",
     "tool-return": "tool_call_response",
     "retry-prompt": "tool_call_response",
     "user-prompt": "text",
@@ -322,44 +394,55 @@ def part(block: Any) -> Part:
     """One `Part` from one block of any vendor; what nobody knows becomes `other` with its JSON."""
     if isinstance(block, str):
         return text_part(block)
-    if not isinstance(block, dict):
+    if not is_object(block):
         return Part(type="other", content=dump(block))
-    for wrapper in _WRAPPERS:
-        inner = block.get(wrapper)
-        if isinstance(inner, dict) and len(block) == 1:
-            return part(inner)
+    if len(block) == 1:
+        for wrapper in _WRAPPERS:
+            inner = block.get(wrapper)
+            if is_object(inner):
+                return part(inner)
+    return _by_type(block) or _by_key(block) or _other(block)
+
+
+def _by_type(block: _Dict) -> Part | None:
+    """A block that names its type."""
     for key in _TYPE_KEYS:
         kind = block.get(key)
         if isinstance(kind, str):
             reader = _BY_TYPE.get(_PART_KINDS.get(kind, kind))
             if reader is not None:
                 return reader(_inside(block))
+    return None
+
+
+def _by_key(block: _Dict) -> Part | None:
+    """A block known by a key that only its kind has."""
     if "tool_name" in block and "arguments" in block:  # haystack's ToolCall
         return tool_call(block)
-    if isinstance(block.get("origin"), dict) and "result" in block:  # haystack's ToolCallResult
+    if is_object(block.get("origin")) and "result" in block:  # haystack's ToolCallResult
         return _haystack_result(block)
     for key, build in _BY_KEY:
         value = block.get(key)
-        if isinstance(value, dict):
+        if is_object(value):
             return build(value, block)
     if isinstance(block.get("text"), str):
         return _reasoning(block) if block.get("thought") is True else text_part(block["text"])
-    return _other(block)
+    return None
 
 
 def _inside(block: _Dict) -> _Dict:
     """OpenInference content entries put the call beside the type, in a `tool_call` object."""
     inner = block.get("tool_call")
-    return inner if isinstance(inner, dict) else block
+    return inner if is_object(inner) else block
 
 
 def looks_like_part(block: Any) -> bool:
     """True for a dict that some vendor's content list may hold."""
-    if not isinstance(block, dict) or "role" in block:
+    if not is_object(block) or "role" in block:
         return False
     if any(isinstance(block.get(k), str) and _PART_KINDS.get(block[k], block[k]) in _BY_TYPE for k in _TYPE_KEYS):
         return True
-    if any(isinstance(block.get(k), dict) for k, _ in _BY_KEY) or isinstance(block.get("message_content"), dict):
+    if any(is_object(block.get(k)) for k, _ in _BY_KEY) or is_object(block.get("message_content")):
         return True
     return block.keys() <= {"text", "thought", "thoughtSignature", "thought_signature"} and isinstance(
         block.get("text"), str

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evalspan_collector.lenient_json import unwrap
+from evalspan_collector.lenient_json import is_list, is_object, unwrap
 from evalspan_collector.python_repr import CLASS, read_repr
 
 __all__ = ["is_langchain", "langchain_fields", "tool_result"]
@@ -46,7 +46,16 @@ def tool_result(value: Any) -> tuple[Any, bool | None]:
 
 
 #: Beginnings of the reprs of LangChain's and llama-index's tool results.
-_REPRS = ("content=", "ToolMessage(", "ToolOutput(", "ToolCallResult(", "CallToolResult(", "FunctionExecutionResult(", "Command(", "meta=None content=")
+_REPRS = (
+    "content=",
+    "ToolMessage(",
+    "ToolOutput(",
+    "ToolCallResult(",
+    "CallToolResult(",
+    "FunctionExecutionResult(",
+    "Command(",
+    "meta=None content=",
+)
 
 
 def _opened(value: Any) -> Any:
@@ -54,16 +63,16 @@ def _opened(value: Any) -> Any:
     value = unwrap(value)
     if isinstance(value, str) and value.startswith(_REPRS):
         found = read_repr(value)
-        if isinstance(found, dict):
+        if is_object(found):
             return found.get("tool_output", found)
     return value
 
 
 def _step(value: Any) -> tuple[Any, bool | None]:
     """Take one wrapping off, if there is one."""
-    if isinstance(value, list):
+    if is_list(value):
         return _from_blocks(value)
-    if not isinstance(value, dict):
+    if not is_object(value):
         return value, None
     if is_langchain(value):
         fields = langchain_fields(value)
@@ -90,13 +99,15 @@ def _enveloped(value: dict[str, Any]) -> tuple[Any, bool | None] | None:
     if keys >= {"raw_output", "is_error"}:  # llama-index ToolOutput
         failed = value["is_error"]
         raw = value["raw_output"]
-        return raw if raw is not None else value.get("blocks", value.get("content")), failed if isinstance(failed, bool) else None
+        return raw if raw is not None else value.get("blocks", value.get("content")), failed if isinstance(
+            failed, bool
+        ) else None
     if "response" in keys and "name" in keys and keys <= _GEMINI_KEYS:
         return value["response"], None
     update = value.get("update")
-    if isinstance(update, dict) and keys <= _COMMAND_KEYS:  # LangGraph Command
+    if is_object(update) and keys <= _COMMAND_KEYS:  # LangGraph Command
         listed = update.get("messages")
-        answers = [m for m in listed if isinstance(m, dict) and is_langchain(m)] if isinstance(listed, list) else []
+        answers = [m for m in listed if is_object(m) and is_langchain(m)] if is_list(listed) else []
         if answers:
             return answers[-1], None
     return None
@@ -111,7 +122,7 @@ def _from_blocks(blocks: list[Any]) -> tuple[Any, bool | None]:
     """A list of text blocks (Anthropic, MCP, Bedrock) is its text; one JSON block is its JSON."""
     texts: list[str] = []
     for block in blocks:
-        if not isinstance(block, dict):
+        if not is_object(block):
             return blocks, None
         text = block.get("text")
         if (
@@ -137,22 +148,26 @@ def _from_blocks(blocks: list[Any]) -> tuple[Any, bool | None]:
 
 def is_langchain(value: Mapping[str, Any]) -> bool:
     """True for a serialised LangChain message, constructor form or plain."""
-    if (
-        value.get("type") == "constructor"
-        and isinstance(value.get("kwargs"), dict)
-        and isinstance(value.get("id"), list)
-    ):
+    if value.get("type") == "constructor" and is_object(value.get("kwargs")) and is_list(value.get("id")):
         return True
     if value.get("type") in {"tool", "ToolMessage"} and "content" in value and "tool_call_id" in value:
         return True
     data = value.get("data")
-    if value.get("type") == "tool" and isinstance(data, dict) and "content" in data:
+    if value.get("type") == "tool" and is_object(data) and "content" in data:
         return True
-    return "content" in value and "tool_call_id" in value and "role" not in value and ("status" in value or CLASS in value)
+    return (
+        "content" in value and "tool_call_id" in value and "role" not in value and ("status" in value or CLASS in value)
+    )
 
 
 def langchain_fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a serialised LangChain message."""
     data = value.get("data")
-    fields = value["kwargs"] if value.get("type") == "constructor" else data if isinstance(data, dict) and "content" not in value else value
+    fields = (
+        value["kwargs"]
+        if value.get("type") == "constructor"
+        else data
+        if is_object(data) and "content" not in value
+        else value
+    )
     return {**fields}

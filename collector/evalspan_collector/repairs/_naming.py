@@ -1,0 +1,165 @@
+"""Naming: agents, tools and providers that a dialect misnames."""
+
+import re
+
+from evalspan_collector.conventions import NOT_PROVIDERS, PROVIDERS
+from evalspan_collector.repairs._draft import Draft
+from evalspan_collector.span import SpanKind
+
+__all__ = ["agent_of_llama_index", "dotted_tool_names", "names_from_span_name", "real_provider", "tool_words_of_a_chat"]
+
+_AGENT_NAMES = re.compile(
+    r"^(?:invoke_agent|create_agent|invoke_workflow) (.+)$|^agent_run \[(.+)\]$|^(.+)\.(?:agent|workflow)$"
+)
+
+
+_TOOL_NAMES = re.compile(
+    r"^(?:execute_tool|running tool:|tools/call|MCP send tools/call|Function:|tool) +(.+)$"
+    r"|^(.+)\.(?:tool|__call__|run|acall)$"
+)
+
+
+TOOL_FIELDS = ("tool_name", "tool_call_id", "tool_arguments", "tool_result", "tool_type", "tool_description")
+
+
+def tool_words_of_a_chat(draft: Draft) -> bool:
+    """A model call that names the tools it asked for (OpenLIT) is no tool."""
+    if draft.kind is SpanKind.TOOL or draft.kind is SpanKind.MCP:
+        return False
+    fields = draft.fields
+    if draft.kind in {SpanKind.LLM, SpanKind.AGENT} and (
+        "tool_name" in fields or "tool_arguments" in fields or "tool_call_id" in fields
+    ):
+        for key in TOOL_FIELDS:
+            fields.pop(key, None)
+        return True
+    return False
+
+
+def names_from_span_name(draft: Draft) -> bool:
+    """Agent and tool names that only the span's name says."""
+    fields, name = draft.fields, draft.raw.name
+    if draft.kind is SpanKind.TOOL:
+        if "tool_name" in fields:
+            return False
+        message = draft.raw.attributes.get("logfire.msg")
+        for candidate in (message, name):
+            found = _TOOL_NAMES.match(candidate) if isinstance(candidate, str) else None
+            if found:
+                fields["tool_name"] = (found[1] or found[2]).strip()
+                return True
+        fields["tool_name"] = name
+        return True
+    if draft.kind in {SpanKind.AGENT, SpanKind.WORKFLOW} and "agent_name" not in fields:
+        found = _AGENT_NAMES.match(name)
+        if found:
+            fields["agent_name"] = found[1] or found[2] or found[3]
+            return True
+        if draft.kind is SpanKind.AGENT and name and name not in _NO_NAMES:
+            fields["agent_name"] = name.removesuffix(".run") if draft.dialect == "openinference" else name
+            return True
+    return False
+
+
+_NO_NAMES = frozenset(
+    {
+        "invoke_agent",
+        "agent run",
+        "agent_turn",
+        "start_agent_activity",
+        "ai.generateText",
+        "ai.streamText",
+        "ai.generateObject",
+        "ai.streamObject",
+        "claude_code.interaction",
+        "ClaudeAgentSDK.query",
+        "ClaudeAgentSDK.ClaudeSDKClient",
+        "anthropic.messages.tool_runner",
+        "Agent workflow",
+        "Agent Workflow",
+        "create_agent",
+    }
+)
+
+
+def dotted_tool_names(draft: Draft) -> bool:
+    """Dspy and llama-index name the span `search.__call__` and leave out the tool's name; class names are no names."""
+    name = draft.fields.get("tool_name")
+    if draft.kind is not SpanKind.TOOL or not isinstance(name, str):
+        return False
+    for suffix in (".__call__", ".tool"):
+        if name.endswith(suffix) and len(name) > len(suffix):
+            draft.fields["tool_name"] = name[: -len(suffix)]
+            return True
+    return False
+
+
+def real_provider(draft: Draft) -> bool:
+    """Canonical provider names; a framework's name there is dropped for the host that was called."""
+    stated = draft.fields.get("provider")
+    low = "" if stated is None else stated.lower()
+    known = PROVIDERS.get(low)
+    if known is None and low not in NOT_PROVIDERS and "." in low:
+        known = PROVIDERS.get(low.partition(".")[0])
+    if known is None and low and low not in NOT_PROVIDERS:
+        return False
+    if known is None:
+        draft.fields.pop("provider", None)
+        known = _provider_called(draft) if low or draft.kind is SpanKind.LLM else None
+    if known is not None:
+        draft.fields["provider"] = known
+    return bool(known != stated)
+
+
+def _provider_called(draft: Draft) -> str | None:
+    """The provider that the host or the model's name tells."""
+    host = draft.raw.attributes.get("server.address")
+    if isinstance(host, str):
+        for part, name in _HOSTS:
+            if part in host:
+                return name
+    model = str(draft.fields.get("model_response") or draft.fields.get("model_request") or "")
+    head = PROVIDERS.get(model.partition("/")[0].lower()) if "/" in model else None
+    return head or next((name for prefix, name in _MODELS if model.startswith(prefix)), None)
+
+
+_HOSTS = (
+    (".openai.azure.com", "azure.ai.openai"),
+    ("api.openai.com", "openai"),
+    ("api.anthropic.com", "anthropic"),
+    ("bedrock", "aws.bedrock"),
+    ("aiplatform.googleapis.com", "gcp.vertex_ai"),
+    ("generativelanguage.googleapis.com", "gcp.gemini"),
+    ("api.mistral.ai", "mistral_ai"),
+    ("api.groq.com", "groq"),
+    ("api.deepseek.com", "deepseek"),
+    ("openrouter.ai", "openrouter"),
+    ("api.x.ai", "x_ai"),
+    ("api.cohere", "cohere"),
+)
+
+
+_MODELS = (
+    ("gpt-", "openai"),
+    ("o1", "openai"),
+    ("o3", "openai"),
+    ("o4", "openai"),
+    ("claude-", "anthropic"),
+    ("gemini-", "gcp.gemini"),
+)
+
+
+_LLAMA_AGENT = re.compile(r"current_agent_name=(?:'([^']{1,200})'|\"([^\"]{1,200})\")")
+
+
+def agent_of_llama_index(draft: Draft) -> bool:
+    """llama-index names the agent only inside the reprs of its events."""
+    if "agent_name" in draft.fields:
+        return False
+    for key in ("input.value", "output.value"):
+        value = draft.raw.attributes.get(key)
+        found = _LLAMA_AGENT.search(value) if isinstance(value, str) and "current_agent_name=" in value else None
+        if found:
+            draft.fields["agent_name"] = found[1] or found[2]
+            return True
+    return False
