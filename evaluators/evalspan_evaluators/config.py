@@ -34,7 +34,7 @@ __all__ = [
 #: Looked for in the working folder when neither --config nor EVALSPAN_CONFIG names a file.
 CONFIG_FILE = "evalspan.yaml"
 #: Metrics of the rule that stands in when there is no file: they need no expectations and no judge.
-DEFAULT_METRICS = ("grounding", "tool_errors", "allowed_tools")
+DEFAULT_METRICS = ("grounding", "tool_errors", "tool_schema", "loops")
 
 #: Makes a metric from its name and parameters, or raises ConfigError.
 MetricFactory = Callable[[str, Mapping[str, Any]], Metric | JudgeMetric]

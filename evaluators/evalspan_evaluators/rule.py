@@ -76,7 +76,7 @@ class Rule:
         sample: Share of the matching runs that is scored, 0 to 1, chosen by run id.
         expected: What every matching run should look like.
         max_usd_per_day: Cap on the judge's spending for this rule, US dollars per UTC day; None for no own cap.
-        backfill_s: Runs that started longer ago than this are left alone, seconds.
+        backfill_s: Runs last written longer ago than this are left alone, seconds.
     """
 
     name: str

@@ -12,12 +12,15 @@ from pathlib import Path
 import structlog
 
 from evalspan.errors import ConfigError, SchemaError, StoreError
+from evalspan_collector.prices import Prices
 from evalspan_collector.settings import Settings
+from evalspan_collector.span import Usage
 from evalspan_collector.store.contract import Store
 from evalspan_evaluators.alert_loop import AlertLoop
 from evalspan_evaluators.channels import Channel
 from evalspan_evaluators.config import Config, JudgeSettings, load_config, open_channels
 from evalspan_evaluators.judge import Judge
+from evalspan_evaluators.judges.pricing import JudgePricer
 from evalspan_evaluators.worker import TickReport, Worker, WorkerLimits
 
 __all__ = ["ServiceTiming", "WorkerService", "make_judge", "run_worker"]
@@ -172,8 +175,15 @@ class WorkerService:
             await asyncio.sleep(self._timing.heartbeat_s)
 
 
-def make_judge(settings: JudgeSettings | None, env: Mapping[str, str] | None = None) -> Judge | None:
+def make_judge(
+    settings: JudgeSettings | None, env: Mapping[str, str] | None = None, *, prices: Prices | None = None
+) -> Judge | None:
     """The judge of a configuration; None when none is configured.
+
+    Args:
+        settings: The `judge` section.
+        env: Environment variables; None takes the process's.
+        prices: Prices its calls; None takes the list prices without the user's overrides.
 
     Raises:
         ConfigError: The variable with its key is named and not set.
@@ -185,6 +195,7 @@ def make_judge(settings: JudgeSettings | None, env: Mapping[str, str] | None = N
     from evalspan_evaluators.judges.anthropic_judge import DEFAULT_MODEL, AnthropicJudge
     from evalspan_evaluators.judges.model_judge import JudgeLimits
     from evalspan_evaluators.judges.openai_judge import OpenAIJudge
+    from evalspan_evaluators.judges.pricing import list_price
     from evalspan_evaluators.judges.replay import ReplayJudge
 
     if settings.provider == "replay":
@@ -197,13 +208,14 @@ def make_judge(settings: JudgeSettings | None, env: Mapping[str, str] | None = N
         if not api_key:
             raise ConfigError(f"environment variable {settings.api_key_env!r} of judge.api_key_env is not set: set it")
     limits = JudgeLimits(concurrency=settings.concurrency)
+    pricer = list_price if prices is None else _pricer(prices)
     if settings.provider == "anthropic":
         return AnthropicJudge(
-            settings.model or DEFAULT_MODEL, api_key=api_key, base_url=settings.base_url, limits=limits
+            settings.model or DEFAULT_MODEL, api_key=api_key, base_url=settings.base_url, limits=limits, pricer=pricer
         )
     if settings.model is None:
         raise ConfigError("judge.model is missing: name the model of the OpenAI-compatible API")
-    return OpenAIJudge(settings.model, api_key=api_key, base_url=settings.base_url, limits=limits)
+    return OpenAIJudge(settings.model, api_key=api_key, base_url=settings.base_url, limits=limits, pricer=pricer)
 
 
 def run_worker(
@@ -224,11 +236,12 @@ def run_worker(
     from evalspan_collector.store.opening import open_store
 
     config = load_config(settings.config, env)
+    prices = Prices(settings.prices or config.prices)
     service = WorkerService(
-        partial(open_store, store_url, token=store_token),
+        partial(open_store, store_url, token=store_token, prices=prices),
         config,
         channels=open_channels(config, env),
-        judge=make_judge(config.judge, env),
+        judge=make_judge(config.judge, env, prices=prices),
         heartbeat=settings.data_dir.run / "worker.heartbeat",
         timing=timing,
     )
@@ -240,6 +253,17 @@ def run_worker(
         await service.run(once=once)
 
     asyncio.run(main())
+
+
+def _pricer(prices: Prices) -> JudgePricer:
+    def price(  # noqa: PLR0917  the order of `JudgePricer`
+        provider: str, model: str, input_tokens: int, output_tokens: int, cache_read: int, cache_write: int
+    ) -> float | None:
+        usage = Usage(input_tokens, output_tokens, cache_read or None, cache_write or None)
+        found = prices.cost(provider, model, usage, time.time_ns())
+        return None if found is None else found.usd
+
+    return price
 
 
 def _tell(report: TickReport) -> None:

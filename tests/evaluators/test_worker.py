@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from evalspan.errors import JudgeRefusedError, StoreError, StoreUnreachableError
+from evalspan.errors import ConfigError, JudgeRefusedError, StoreError, StoreUnreachableError
+from evalspan_collector.prices import Prices
 from evalspan_collector.records import OutcomeRecord, ScoreRecord
 from evalspan_collector.run import ReceivedEvaluation, Run
 from evalspan_collector.store.contract import ScoreQuery, Store
@@ -22,12 +23,14 @@ from evalspan_evaluators.case import Case, Expected
 from evalspan_evaluators.config import Config, JudgeSettings
 from evalspan_evaluators.evaluation import Circuit
 from evalspan_evaluators.judge import Judge, JudgeReply, JudgeRequest
+from evalspan_evaluators.judges.anthropic_judge import AnthropicJudge
 from evalspan_evaluators.judges.model_judge import JudgeLimits, ModelJudge
+from evalspan_evaluators.judges.replay import ReplayJudge
 from evalspan_evaluators.judges.transport import Prompt, RawReply, TransportError
 from evalspan_evaluators.metric import JudgeMetric, Metric, MetricBase
 from evalspan_evaluators.rule import Filters, Rule, is_sampled
 from evalspan_evaluators.score import JudgeUsage, Score
-from evalspan_evaluators.service import ServiceTiming, WorkerService
+from evalspan_evaluators.service import ServiceTiming, WorkerService, _pricer, make_judge
 from evalspan_evaluators.worker import TickReport, Worker, WorkerLimits
 
 S = 1_000_000_000
@@ -728,6 +731,27 @@ async def test_once_ends_when_nothing_is_left_and_says_when_the_store_is_away() 
 
     with pytest.raises(StoreUnreachableError):
         await WorkerService(nobody, bench.config, timing=quick()).run(once=True)
+
+
+def test_a_judge_is_made_as_configured(tmp_path: Path) -> None:
+    assert make_judge(None, {}) is None
+    anthropic = make_judge(JudgeSettings(model="m", base_url="http://127.0.0.1:1"), {}, prices=Prices())
+    assert isinstance(anthropic, AnthropicJudge)
+    assert anthropic.model == "m"
+    replies = tmp_path / "replies.jsonl"
+    replies.write_text('{"key": "asked/score", "reply": "{}"}\n')
+    assert isinstance(make_judge(JudgeSettings(provider="replay", replies=replies), {}), ReplayJudge)
+    with pytest.raises(ConfigError, match=r"'MY_KEY' of judge\.api_key_env is not set"):
+        make_judge(JudgeSettings(api_key_env="MY_KEY"), {})
+    with pytest.raises(ConfigError, match=r"judge\.model is missing"):
+        make_judge(JudgeSettings(provider="openai"), {})
+
+
+def test_judge_calls_are_priced_with_the_users_own_prices(tmp_path: Path) -> None:
+    path = tmp_path / "prices.yaml"
+    path.write_text("models: [{model: house-model, input_per_million: 2.0, output_per_million: 20.0}]\n")
+    assert _pricer(Prices(path))("anthropic", "house-model", 1_000_000, 500_000, 0, 0) == pytest.approx(12.0)
+    assert _pricer(Prices())("anthropic", "house-model", 1_000_000, 500_000, 0, 0) is None
 
 
 @pytest.mark.e2e
