@@ -32,21 +32,32 @@ def join_logs(spans: Iterable[Span], logs: Iterable[LogRecord]) -> list[Span]:
             by_span[log.trace_id, log.span_id].append(log)
     if not by_span:
         return list(spans)
+    spans = list(spans)
+    callers = {(s.trace_id, s.parent_id) for s in spans if s.kind is SpanKind.LLM}
     joined: list[Span] = []
     for span in spans:
         records = by_span.get((span.trace_id, span.span_id))
-        joined.extend([span] if records is None else _joined(span, records))
+        own_calls = (span.trace_id, span.span_id) in callers
+        joined.extend([span] if records is None else _joined(span, records, has_calls=own_calls))
     return joined
 
 
-def _joined(span: Span, logs: list[LogRecord]) -> list[Span]:
+def _joined(span: Span, logs: list[LogRecord], *, has_calls: bool) -> list[Span]:
     events = _events(logs)
-    calls = [
-        e for e in events if e.name == _DETAILS and integer(e.attributes.get("gen_ai.usage.input_tokens")) is not None
-    ]
-    if span.kind is not SpanKind.LLM and (len(calls) > 1 or (calls and span.kind is SpanKind.AGENT)):
-        return [_filled(span, [e for e in events if e not in calls]), *(_call(span, e, n) for n, e in enumerate(calls))]
-    return [_filled(span, events)]
+    if span.kind is SpanKind.LLM or has_calls:
+        return [_filled(span, events)]
+    calls = [e for e in events if _is_call(e)]
+    if not calls or (len(calls) == 1 and span.kind is not SpanKind.AGENT):
+        return [_filled(span, events)]
+    return [_filled(span, [e for e in events if e not in calls]), *(_call(span, e, n) for n, e in enumerate(calls))]
+
+
+def _is_call(event: RawEvent) -> bool:
+    """True for the record of one model call with its usage."""
+    held = event.attributes
+    if event.name != _DETAILS or str(held.get("gen_ai.operation.name", "")).startswith("invoke_"):
+        return False
+    return integer(held.get("gen_ai.usage.input_tokens")) is not None
 
 
 def _filled(span: Span, events: list[RawEvent]) -> Span:

@@ -130,6 +130,8 @@ CONTENT: Rows = {
         Source("sk.available_functions", tools),
     ),
     "run_input": (
+        # smolagents.task is the first task of the agent object's life, the input's is this run's.
+        Source("input.value", path("task", then=raw_text), frozenset({K.AGENT})),
         *rows(
             "langfuse.trace.input", "mlflow.traceInputs", "gen_ai.workflow.input", "smolagents.task", convert=raw_text
         ),

@@ -77,6 +77,8 @@ def _text(block: _Dict) -> Part:
     value = _first(block, "text", "content", "input_text", "output_text", "value")
     if is_object(value):  # OpenAI assistants: {"text": {"value": ...}}
         value = value.get("value", value.get("text"))
+    if is_list(value):
+        value = "\n".join(t for t in map(_plain_text, value) if t) or None
     return text_part(value)
 
 

@@ -1,8 +1,11 @@
 """Naming: agents, tools and providers that a dialect misnames."""
 
 import re
+from typing import Any
 
 from evalspan_collector.conventions import NOT_PROVIDERS, PROVIDERS
+from evalspan_collector.lenient_json import is_list, unwrap
+from evalspan_collector.messages import dumps, from_value
 from evalspan_collector.repairs._draft import Draft
 from evalspan_collector.span import SpanKind
 
@@ -30,10 +33,34 @@ def tool_words_of_a_chat(draft: Draft) -> bool:
     if draft.kind in {SpanKind.LLM, SpanKind.AGENT} and (
         "tool_name" in fields or "tool_arguments" in fields or "tool_call_id" in fields
     ):
+        if draft.kind is SpanKind.LLM and "output_messages" not in fields:
+            _ask(draft, str(fields.get("tool_name") or ""))
         for key in TOOL_FIELDS:
             fields.pop(key, None)
         return True
     return False
+
+
+def _ask(draft: Draft, names: str) -> None:
+    """The calls that a model asked for, from names, ids and arguments joined by commas."""
+    attributes = draft.raw.attributes
+    listed = [n for n in (n.strip() for n in names.split(",")) if n]
+    ids = [i.strip() for i in str(attributes.get("gen_ai.tool.call.id") or "").split(",")]
+    stated = unwrap(attributes.get("gen_ai.tool.call.arguments", attributes.get("gen_ai.tool.args")), python=True)
+    if isinstance(stated, str) and stated[:1] == "{":
+        stated = unwrap(f"[{stated}]")
+    arguments: list[Any] = stated if is_list(stated) else [stated]
+    calls = [
+        {
+            "name": name,
+            "id": ids[n] if len(ids) == len(listed) else None,
+            "arguments": arguments[n] if len(arguments) == len(listed) else None,
+        }
+        for n, name in enumerate(listed)
+    ]
+    asked = from_value([{"role": "assistant", "content": None, "tool_calls": calls}], "assistant")
+    if any(m.parts for m in asked):
+        draft.fields["output_messages"] = dumps(asked)
 
 
 def names_from_span_name(draft: Draft) -> bool:
