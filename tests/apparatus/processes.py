@@ -156,7 +156,7 @@ class Stack:
             log=folder / "collector.log",
             env=env,
         )
-        self._url = f"http://127.0.0.1:{store_port}/evalspan"
+        self.url = f"http://127.0.0.1:{store_port}/evalspan"
         self._client: Client | None = None
 
     def start(self) -> "Stack":
@@ -168,7 +168,7 @@ class Stack:
     def start_store(self) -> None:
         """Start the store and make its tables."""
         self.store.start()
-        open_store(self._url, token=self.data.store_token.read_text().strip()).close()
+        open_store(self.url, token=self.token).close()
 
     def close(self) -> None:
         """End both."""
@@ -179,6 +179,11 @@ class Stack:
             self._client.close()
 
     @property
+    def token(self) -> str:
+        """Of the store."""
+        return self.data.store_token.read_text().strip()
+
+    @property
     def address(self) -> str:
         """Where the collector takes gRPC."""
         return f"127.0.0.1:{self.grpc_port}"
@@ -186,8 +191,7 @@ class Stack:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Ask the store directly, past the proxy."""
         if self._client is None:
-            token = self.data.store_token.read_text().strip()
-            self._client = connect(Address.of(self._url, token=token))
+            self._client = connect(Address.of(self.url, token=self.token))
         return self._client.rows(sql)
 
     def number(self, sql: str) -> int:

@@ -1,0 +1,158 @@
+"""Peers: systems we measure against, each installed in its own environment under .peers/ and started on loopback."""
+
+import contextlib
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["PEERS", "Peer", "Served", "install", "installed_peers"]
+
+_ROOT = Path(__file__).resolve().parent.parent / ".peers"
+_START_S = 180.0
+
+#: Phoenix binds its gRPC port to every interface; this keeps it on loopback.
+_PHOENIX = (
+    "import sys, grpc.aio as g\n"
+    "bind = g.Server.add_insecure_port\n"
+    "g.Server.add_insecure_port = lambda self, a: bind(self, a.replace('[::]', '127.0.0.1'))\n"
+    "sys.argv = ['phoenix', 'serve']\n"
+    "from phoenix.server.main import main\n"
+    "main()\n"
+)
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running peer: gRPC at `address`, or HTTP at `url` where that is set."""
+
+    pid: int
+    address: str
+    database: Path
+    url: str = ""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+    def count(self) -> int:
+        """Spans a query finds."""
+        if not self.database.exists():
+            return 0
+        with contextlib.closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=60)) as connection:
+            try:
+                return int(connection.execute("select count(*) from spans").fetchone()[0])
+            except sqlite3.OperationalError:
+                return 0  # tables are still being made
+
+    def disk(self) -> int:
+        """Bytes of its database, write-ahead log included."""
+        return sum(path.stat().st_size for path in self.database.parent.glob(self.database.name + "*"))
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """How to install and start one system."""
+
+    name: str
+    requirement: str
+    start: Callable[["Peer", Path, int, int], tuple[list[str], Mapping[str, str], Served]]
+
+    @property
+    def python(self) -> Path:
+        """Interpreter of its environment."""
+        return _ROOT / self.name / "bin" / "python"
+
+    @property
+    def installed(self) -> bool:
+        """True when it was installed."""
+        return (_ROOT / self.name / "installed").exists()
+
+    @contextlib.contextmanager
+    def running(self, folder: Path) -> Generator[Served, None, None]:
+        """Start it with its data in `folder`, stop it afterwards."""
+        port, other = free_port(), free_port()
+        command, env, served = self.start(self, folder, port, other)
+        with (folder / "log").open("wb") as log:
+            child = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=folder, env={**os.environ, "HOME": str(folder), **env}
+            )
+        try:
+            _wait_port(port, child, folder / "log")
+            yield Served(child.pid, served.address, served.database, served.url, served.headers)
+        finally:
+            child.terminate()
+            try:
+                child.wait(15)
+            except subprocess.TimeoutExpired:
+                child.kill()
+
+
+def _wait_port(port: int, child: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline:
+        if child.poll() is not None:
+            raise RuntimeError(f"the peer ended with {child.returncode}: {log.read_text(errors='replace')[-600:]}")
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        time.sleep(0.2)
+    raise RuntimeError(f"the peer did not answer within {_START_S} s: {log.read_text(errors='replace')[-600:]}")
+
+
+def _phoenix(peer: Peer, folder: Path, port: int, other: int) -> tuple[list[str], Mapping[str, str], Served]:
+    env = {
+        "PHOENIX_WORKING_DIR": str(folder),
+        "PHOENIX_PORT": str(other),
+        "PHOENIX_GRPC_PORT": str(port),
+        "PHOENIX_HOST": "127.0.0.1",
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+    }
+    return [str(peer.python), "-c", _PHOENIX], env, Served(0, f"127.0.0.1:{port}", folder / "phoenix.db")
+
+
+def _mlflow(peer: Peer, folder: Path, port: int, _other: int) -> tuple[list[str], Mapping[str, str], Served]:
+    command = [
+        str(peer.python.with_name("mlflow")), "server", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db",
+        "--default-artifact-root", f"{folder}/artifacts", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
+    ]  # fmt: skip
+    env = {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PATH": f"{peer.python.parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
+    headers = {"x-mlflow-experiment-id": "0"}
+    return command, env, Served(0, "", folder / "mlflow.db", f"http://127.0.0.1:{port}/v1/traces", headers)
+
+
+PEERS = (Peer("phoenix", "arize-phoenix", _phoenix), Peer("mlflow", "mlflow", _mlflow))
+
+
+def installed_peers() -> tuple[Peer, ...]:
+    """Those that `install` has brought."""
+    return tuple(peer for peer in PEERS if peer.installed)
+
+
+def install() -> None:
+    """Install every peer, each in an environment of its own."""
+    for peer in PEERS:
+        folder = _ROOT / peer.name
+        print(f"installing {peer.requirement} into {folder} ...", flush=True)
+        venv.create(folder, with_pip=True)
+        subprocess.run([str(peer.python), "-m", "pip", "install", "--quiet", peer.requirement], check=True)
+        (folder / "installed").touch()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["install"]:
+        sys.exit("usage: python bench/peers.py install")
+    install()
