@@ -8,7 +8,7 @@ from evalspan_collector.assemble.build import build_run, run_id_of
 from evalspan_collector.assemble.calls import Call, find_calls
 from evalspan_collector.assemble.infer import infer_kinds
 from evalspan_collector.assemble.neighbours import NeighbourQuery, is_loose, neighbour_query
-from evalspan_collector.assemble.node import Node, preorder
+from evalspan_collector.assemble.node import Node, preorder, settle
 from evalspan_collector.assemble.queue import queue_calls, queue_spans
 from evalspan_collector.assemble.reading import Reader
 from evalspan_collector.assemble.roots import Draft, find_drafts
@@ -41,6 +41,8 @@ def assemble(spans: Iterable[Span], logs: Iterable[LogRecord] = (), *, prices: P
         spans = join_logs(spans, logs)
     traces = build_traces(spans)
     loose = frozenset(t.trace_id for t in traces if is_loose([n.span for n in t.nodes.values()]))
+    for trace in traces:
+        settle(trace.roots)
     calls = find_calls(traces, loose)
     reader = Reader()
     by_trace: dict[str, list[Call]] = defaultdict(list)
@@ -51,6 +53,7 @@ def assemble(spans: Iterable[Span], logs: Iterable[LogRecord] = (), *, prices: P
     for trace in traces:
         infer_kinds(trace, by_trace[trace.trace_id], reader)
         adopt(trace)
+        settle(trace.roots)
         found = find_drafts(trace)
         drafts.extend(found)
         if not found:

@@ -1,5 +1,6 @@
 """Adopt: subtrees that a library hung beside the span they belong to, put where they belong."""
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 
 from evalspan_collector.assemble.names import agent_name
@@ -11,6 +12,8 @@ __all__ = ["adopt"]
 
 _ACTIVE = frozenset({SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanKind.WORKFLOW})
 _SLACK_NS = 2_000_000
+#: How many neighbours in time are looked at: bounds hostile traces.
+_LOOK = 64
 
 
 def adopt(trace: Trace) -> None:
@@ -41,9 +44,13 @@ def _families(trace: Trace) -> list[list[Node]]:
 
 
 def _agents_take_siblings(siblings: list[Node], active: dict[Node, int]) -> None:
-    leaves = [n for n in siblings if n.kind is SpanKind.AGENT and not n.setup and active[n] == 1]
-    for agent in leaves:
-        inside = [n for n in siblings if n is not agent and n not in leaves and active[n] and _later_inside(agent, n)]
+    leaves = {n for n in siblings if n.kind is SpanKind.AGENT and not n.setup and active[n] == 1}
+    if not leaves:
+        return
+    busy = [n for n in siblings if n not in leaves and active[n]]
+    for agent in sorted(leaves, key=lambda n: n.key):
+        begin = bisect_left(busy, agent.start - _SLACK_NS, key=lambda n: n.start)
+        inside = [n for n in busy[begin : begin + _LOOK] if _later_inside(agent, n)]
         mine = [n for n in inside if n.parent is agent.parent and _belongs(agent, n)]
         for node in mine:
             agent.adopt(node)
@@ -67,10 +74,12 @@ def _tools_take_agents(siblings: list[Node]) -> None:
     agents = [n for n in siblings if n.kind is SpanKind.AGENT and not n.setup]
     if len(agents) < 2:
         return
+    tools = sorted((t for a in agents for t in _leaf_tools(a)), key=lambda n: n.key)
     for sub in agents:
-        tools = [t for a in agents if a is not sub for t in _leaf_tools(a) if t.contains(sub, _SLACK_NS)]
-        if len(tools) == 1:
-            tools[0].adopt(sub)
+        until = bisect_right(tools, sub.start + _SLACK_NS, key=lambda n: n.start)
+        near = [t for t in tools[max(0, until - _LOOK) : until] if t.parent is not sub and t.contains(sub, _SLACK_NS)]
+        if len(near) == 1 and not near[0].is_below(sub):
+            near[0].adopt(sub)
 
 
 def _leaf_tools(agent: Node) -> list[Node]:
@@ -83,11 +92,12 @@ def _place_orphans(trace: Trace) -> None:
     if not orphans:
         return
     whole = [n for n in trace.roots if not n.missing_parent]
+    many = len(whole) > _LOOK or len(orphans) > 16 * _LOOK
     left: dict[str, list[Node]] = defaultdict(list)
     for orphan in orphans:
-        holders = [r for r in whole if r.contains(orphan, 1_000_000_000)]
+        holders = [r for r in whole[:_LOOK] if r.contains(orphan, 1_000_000_000)]
         if len(holders) == 1 and not orphan.setup:
-            _host(holders[0], orphan).adopt(orphan)
+            (holders[0] if many else _host(holders[0], orphan)).adopt(orphan)
             continue
         left[orphan.span.parent_id or ""].append(orphan)
     remaining = [n for nodes in left.values() for n in nodes]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from itertools import islice
 from typing import Any
 
 from evalspan_collector.assemble.calls import Call
@@ -24,6 +25,8 @@ __all__ = ["build_run", "run_id_of"]
 
 _RANK = (SpanKind.AGENT, SpanKind.WORKFLOW)
 _COUNTED = (SpanKind.EMBEDDING, SpanKind.RERANKER)
+#: How many spans above a run are asked for its session and its user.
+_CONTEXT = 64
 #: Totals of spans and sums of calls may differ by rounding and by a missing span; more is said.
 _TOLERANCE = 0.01
 
@@ -50,12 +53,15 @@ def build_run(draft: Draft, calls: list[Call], extra: list[Span], reader: Reader
     steps = steps_of(found, prices)
     error = error_of(found, content)
     usage, usage_source = _usage(nodes, calls)
-    embeddings = [n for n in nodes if n.kind in _COUNTED and not n.hidden and not _counted_above(n)]
+    # A provider's embedding span below a framework's is the same embedding.
+    counted = [n for n in nodes if n.kind in _COUNTED and not n.hidden and n.span.usage.known]
+    embeddings = _outermost(counted, nodes)
     cost, unknown = _cost(draft, steps, embeddings, prices, aggregate=usage_source == "aggregate")
     spans = [n.span for n in nodes if not n.virtual]
-    spans += [m.span for c in calls for m in c.members if m.span.trace_id not in {s.trace_id for s in spans}]
+    held = {s.trace_id for s in spans}
+    spans += [m.span for c in calls for m in c.members if m.span.trace_id not in held]
     root = draft.root
-    grouping = [root.span, *(s for s in _in_order(spans, root)), *(a.span for a in ancestors(root))]
+    grouping = [root.span, *(s for s in _in_order(spans, root)), *(a.span for a in islice(ancestors(root), _CONTEXT))]
     agents = _agents(draft, nodes)
     start, end = min(r.start for r in draft.roots), max(r.end for r in draft.roots)
     provenance = {**content.sources, "usage": usage_source}
@@ -142,7 +148,7 @@ def _agents(draft: Draft, nodes: list[Node]) -> tuple[str, ...]:
 def _all_below_tools(nodes: list[Node]) -> bool:
     """True when every agent of the run was called by a tool: the one that calls tools has no agent span."""
     agents = [n for n in nodes if n.kind is SpanKind.AGENT and not n.hidden]
-    return bool(agents) and all(any(a.kind is SpanKind.TOOL for a in ancestors(n)) for n in agents)
+    return bool(agents) and all(n.above_tool is not None for n in agents)
 
 
 def _is_wrapper(node: Node) -> bool:
@@ -166,6 +172,9 @@ def _models(calls: list[Call], nodes: list[Node]) -> tuple[str, ...]:
             found += [m for m in (member.span.model_response,) if m]
         if not any(m.span.model_response for m in call.members):
             found += [m.span.model_request for m in call.members if m.span.model_request][:1]
+    # Some libraries name the model that answered on the span around the call only.
+    around = [n.span.model_response for n in nodes if n.kind is not SpanKind.LLM and n.span.model_response]
+    found += [m for m in around if any(m.startswith(f) for f in found)]
     if not calls:
         found += [n.span.model_response or n.span.model_request or "" for n in nodes if n.kind in _RANK]
     return tuple(dict.fromkeys(m for m in found if m))
@@ -180,15 +189,19 @@ def _usage(nodes: list[Node], calls: list[Call]) -> tuple[Usage, str]:
     if total.known:
         return total, "model calls"
     stated = [n for n in nodes if n.kind not in (SpanKind.LLM, *_COUNTED) and n.span.usage.known and not n.hidden]
-    outermost = [n for n in stated if not any(a in stated for a in ancestors(n))]
+    outermost = _outermost(stated, nodes)
     if outermost:
         return add_usage(n.span.usage for n in outermost), "aggregate"
     return Usage(), "unknown"
 
 
-def _counted_above(node: Node) -> bool:
-    """A provider's embedding span below a framework's is the same embedding."""
-    return any(a.kind is node.kind and a.span.usage.known for a in ancestors(node))
+def _outermost(some: list[Node], nodes: list[Node]) -> list[Node]:
+    """Those of `some` with none of them above; `nodes` has parents first."""
+    wanted, below = set(some), set[Node]()
+    for node in nodes:
+        if node.parent is not None and (node.parent in wanted or node.parent in below):
+            below.add(node)
+    return [n for n in some if n not in below]
 
 
 def _cost(

@@ -11,8 +11,6 @@ from evalspan_collector.span import Span, SpanKind, Usage
 
 __all__ = ["Call", "find_calls"]
 
-#: Below one of these a model call is no longer the same call as the one above it.
-_BOUNDARY = frozenset({SpanKind.AGENT, SpanKind.WORKFLOW, SpanKind.TOOL, SpanKind.MCP})
 #: How many earlier, still running calls are looked at for each call: bounds hostile traces.
 _LOOK_BACK = 64
 _SLACK_NS = 5_000_000
@@ -29,6 +27,7 @@ class Call:
 
     lead: Node
     members: list[Node]
+    _usage: Usage | None = None
 
     @property
     def failed(self) -> bool:
@@ -38,6 +37,8 @@ class Call:
     @property
     def usage(self) -> Usage:
         """Tokens as the innermost span counted them (nearest to the provider), gaps filled from outer ones."""
+        if self._usage is not None:
+            return self._usage
         usage = Usage()
         for node in reversed(self.members):
             own = node.span.usage
@@ -45,6 +46,7 @@ class Call:
                 usage = own
             elif own.known:
                 usage = _filled(usage, own)
+        self._usage = usage
         return usage
 
     def first(self, field: str) -> object:
@@ -100,7 +102,7 @@ def find_calls(traces: Iterable[Trace], loose: frozenset[str]) -> list[Call]:
     """Every model call of the traces, once.
 
     Args:
-        traces: Trees of the traces.
+        traces: Trees of the traces, settled.
         loose: Ids of traces that hold model calls and nothing that runs them; such a trace may be the
             second description of a call in another trace.
 
@@ -110,7 +112,7 @@ def find_calls(traces: Iterable[Trace], loose: frozenset[str]) -> list[Call]:
     nodes = [n for t in traces for n in t.nodes.values() if n.kind is SpanKind.LLM and not n.hidden]
     nodes.sort(key=lambda n: n.key)
     groups = _Groups(nodes)
-    above = {n: _model_call_above(n) for n in nodes}
+    above = {n: n.above_call for n in nodes}
     _join_by_response_id(nodes, groups)
     _join_beside(nodes, groups, loose)
     wrappers = _join_above(above, groups)
@@ -123,15 +125,6 @@ def find_calls(traces: Iterable[Trace], loose: frozenset[str]) -> list[Call]:
     for node in wrappers:
         node.hidden = True
     return sorted(_real(calls), key=lambda c: c.lead.key)
-
-
-def _model_call_above(node: Node) -> Node | None:
-    at = node.parent
-    while at is not None and at.kind not in _BOUNDARY:
-        if at.kind is SpanKind.LLM and not at.hidden:
-            return at
-        at = at.parent
-    return None
 
 
 def _join_by_response_id(nodes: list[Node], groups: _Groups) -> None:

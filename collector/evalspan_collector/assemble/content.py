@@ -47,7 +47,7 @@ def content_of(found: Findings) -> Content:
     """Find what the run was asked and what it answered, and say in `sources` where it stood."""
     content = Content()
     tops = _tops(found)
-    own = [c for c in found.calls if not _below_tool(c.lead)] or found.calls
+    own = [c for c in found.calls if c.lead.above_tool is None] or found.calls
     for name, finders in (("input", _INPUT_FINDERS), ("output", _OUTPUT_FINDERS)):
         for source, find in finders:
             text = find(tops, own, found)
@@ -77,15 +77,6 @@ def _tops(found: Findings) -> list[Node]:
     if len(draft.roots) > 1:
         tops = [n for n in found.nodes if n.kind is SpanKind.AGENT and not n.hidden] or tops
     return tops
-
-
-def _below_tool(node: Node) -> bool:
-    at = node.parent
-    while at is not None:
-        if at.kind is SpanKind.TOOL:
-            return True
-        at = at.parent
-    return False
 
 
 # --- finders: each returns text or None
@@ -325,15 +316,15 @@ def _plain_object(value: dict[str, Any], keys: tuple[str, ...], roles: frozenset
 
 def _conversation(calls: list[Call], tops: list[Node], reader: Reader) -> tuple[Message, ...]:
     """The longest history any call was given and what came after it; else what the top span says."""
-    best: tuple[Message, ...] = ()
+    best: list[Message] = []
     for call in calls:
-        whole = (*reader.input_of(call), *reader.output_of(call))
+        whole = [*reader.input_of(call), *reader.output_of(call)]
         if _starts_with(whole, best) or (len(whole) > len(best) and not _is_continuation(whole, best)):
             best = whole
         elif whole and not _starts_with(best, whole):
-            best = (*best, *whole)
+            best.extend(whole)
     if best:
-        return best
+        return tuple(best)
     for node in tops:
         said = (*reader.messages(node.span.input_messages), *reader.messages(node.span.output_messages))
         if said:
@@ -341,13 +332,13 @@ def _conversation(calls: list[Call], tops: list[Node], reader: Reader) -> tuple[
     return ()
 
 
-def _starts_with(whole: tuple[Message, ...], start: tuple[Message, ...]) -> bool:
+def _starts_with(whole: list[Message], start: list[Message]) -> bool:
     if not start:
         return True
     return len(whole) > len(start) and whole[0] == start[0] and whole[len(start) - 2 : len(start) - 1] == start[-2:-1]
 
 
-def _is_continuation(whole: tuple[Message, ...], before: tuple[Message, ...]) -> bool:
+def _is_continuation(whole: list[Message], before: list[Message]) -> bool:
     """True when `whole` has only new messages (the provider keeps the thread) that answer what `before` asked."""
     asked = {p.id for m in before[-1:] for p in m.tool_calls if p.id}
     return bool(asked) and any(p.id in asked for m in whole[:3] for p in m.tool_responses)

@@ -4,15 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evalspan_collector.assemble.calls import Call
-from evalspan_collector.assemble.node import Node, ancestors
+from evalspan_collector.assemble.node import RANK, Node
 from evalspan_collector.assemble.reading import Reader
 from evalspan_collector.assemble.roots import Draft
 from evalspan_collector.message import Part
-from evalspan_collector.span import SpanKind
 
 __all__ = ["Execution", "Findings", "Request", "owner"]
-
-_RANK = (SpanKind.AGENT, SpanKind.WORKFLOW)
 
 
 @dataclass(eq=False, slots=True)
@@ -84,6 +81,4 @@ class Findings:
 
 def owner(node: Node) -> Node | None:
     """The nearest agent or workflow at or above `node`."""
-    if node.kind in _RANK and not node.hidden:
-        return node
-    return next((a for a in ancestors(node) if a.kind in _RANK and not a.hidden), None)
+    return node if node.kind in RANK and not node.hidden else node.above_rank

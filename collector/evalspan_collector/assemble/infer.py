@@ -30,9 +30,10 @@ def infer_kinds(trace: Trace, calls: Iterable[Call], reader: Reader) -> None:
     for node in found:
         node.kind = SpanKind.TOOL
     if found:
+        seen: set[Node] = set()
         for node in trace.nodes.values():
             if node.kind is SpanKind.LLM and not node.hidden:
-                _mark_agent_above(node)
+                _mark_agent_above(node, seen)
 
 
 def _between_calls(node: Node) -> bool:
@@ -43,10 +44,13 @@ def _between_calls(node: Node) -> bool:
     return bool(before) and any(_TOOL_FINISH.search(r) for r in before[-1].span.finish_reasons)
 
 
-def _mark_agent_above(call: Node) -> None:
+def _mark_agent_above(call: Node, seen: set[Node]) -> None:
     """The outermost unsaid span between a model call and the tool around it is a sub-agent."""
     best: Node | None = None
     for node in ancestors(call):
+        if node in seen:
+            return
+        seen.add(node)
         if node.kind is SpanKind.TOOL:
             if best is not None:
                 best.kind = SpanKind.AGENT

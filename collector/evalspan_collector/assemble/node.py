@@ -1,10 +1,14 @@
 """Node: one span in its place in the tree of its trace."""
 
-from collections.abc import Iterator
+from bisect import insort
+from collections.abc import Iterable, Iterator
 
 from evalspan_collector.span import Span, SpanKind
 
-__all__ = ["Node", "ancestors", "is_transport", "preorder"]
+__all__ = ["RANK", "Node", "ancestors", "is_transport", "preorder", "settle"]
+
+#: Kinds that hold what others do.
+RANK = frozenset({SpanKind.AGENT, SpanKind.WORKFLOW})
 
 #: Attributes of spans that carry a call (HTTP, RPC, queues) or ask a database.
 _TRANSPORT_KEYS = ("http.", "url.", "rpc.", "messaging.", "server.", "client.", "network.", "net.", "db.")
@@ -23,9 +27,15 @@ class Node:
         setup: The node prepares an agent and runs nothing.
         order: Number in preorder; the subtree is the numbers up to and including `last`.
         flags: What assembly had to repair here.
+        above_rank: Nearest agent or workflow above; this one and the next two are set by `settle`.
+        above_tool: Nearest tool above.
+        above_call: Nearest model call above with no agent, workflow or tool in between.
     """
 
     __slots__ = (
+        "above_call",
+        "above_rank",
+        "above_tool",
         "children",
         "effective_start",
         "flags",
@@ -52,6 +62,9 @@ class Node:
         self.setup = False
         self.order = self.last = 0
         self.flags: set[str] = set()
+        self.above_rank: Node | None = None
+        self.above_tool: Node | None = None
+        self.above_call: Node | None = None
 
     @property
     def start(self) -> int:
@@ -81,8 +94,7 @@ class Node:
         if child.parent is not None:
             child.parent.children.remove(child)
         child.parent = self
-        self.children.append(child)
-        self.children.sort(key=lambda n: n.key)
+        insort(self.children, child, key=lambda n: n.key)
 
     def contains(self, other: "Node", slack_ns: int = 5_000_000) -> bool:
         """True when the interval of `other` lies inside this one's, up to `slack_ns` at both ends."""
@@ -112,3 +124,23 @@ def is_transport(node: Node) -> bool:
     if node.kind is not SpanKind.UNKNOWN or node.virtual:
         return False
     return span.otel_kind in (2, 3, 4, 5) and any(k.startswith(_TRANSPORT_KEYS) for k in span.attributes)
+
+
+def settle(roots: Iterable[Node]) -> None:
+    """Tell every node below `roots` what is above it, in one pass; to be done again when kinds or places changed."""
+    for root in roots:
+        for node in preorder(root):
+            parent = node.parent
+            if parent is None:
+                node.above_rank = node.above_tool = node.above_call = None
+                continue
+            holds = parent.kind in RANK and not parent.hidden
+            node.above_rank = parent if holds else parent.above_rank
+            node.above_tool = parent if parent.kind is SpanKind.TOOL else parent.above_tool
+            node.above_call = _call_above(parent)
+
+
+def _call_above(parent: Node) -> Node | None:
+    if parent.kind in RANK or parent.kind in (SpanKind.TOOL, SpanKind.MCP):
+        return None
+    return parent if parent.kind is SpanKind.LLM and not parent.hidden else parent.above_call

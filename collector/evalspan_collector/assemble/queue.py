@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from evalspan_collector.assemble.calls import Call
@@ -43,7 +44,7 @@ def queue_calls(draft: Draft, teams: dict[_Team, list[Span]], since_ns: int) -> 
         The calls, each with a node below the agent that made it, and the spans they were read from.
     """
     root = draft.root
-    team = next((t for n in (root, *ancestors(root)) if (t := queue_team(n.span))), None)
+    team = next((t for n in (root, *islice(ancestors(root), 16)) if (t := queue_team(n.span))), None)
     if team is None:
         return [], []
     until = max(r.end for r in draft.roots) + 1_000_000_000
@@ -128,5 +129,5 @@ def _call(event: dict[str, Any], span: Span, heard: list[Message], message: Mess
     named = [a for a in agents if a.span.agent_name == event.get("source")]
     holder = max((a for a in named if a.start <= span.start_ns), key=lambda a: a.start, default=None)
     if holder is not None:
-        node.parent = holder
+        node.parent = node.above_rank = holder
     return Call(node, [node])

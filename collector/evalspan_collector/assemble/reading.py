@@ -10,9 +10,11 @@ __all__ = ["Reader", "last_user_index"]
 class Reader:
     """Parses message JSON, remembering what it parsed: histories travel again with every call."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_inputs", "_known", "_outputs")
 
     def __init__(self) -> None:
+        self._inputs: dict[Call, tuple[Message, ...]] = {}
+        self._outputs: dict[Call, tuple[Message, ...]] = {}
         self._known: dict[str, tuple[Message, ...]] = {}
 
     def messages(self, text: str | None) -> tuple[Message, ...]:
@@ -26,11 +28,17 @@ class Reader:
 
     def input_of(self, call: Call) -> tuple[Message, ...]:
         """What a call was asked: the description of it that says most, the outer one of equals."""
-        return self._richest([n.span.input_messages for n in call.members])
+        found = self._inputs.get(call)
+        if found is None:
+            found = self._inputs[call] = self._richest([n.span.input_messages for n in call.members])
+        return found
 
     def output_of(self, call: Call) -> tuple[Message, ...]:
         """What a call answered, likewise."""
-        return self._richest([n.span.output_messages for n in call.members])
+        found = self._outputs.get(call)
+        if found is None:
+            found = self._outputs[call] = self._richest([n.span.output_messages for n in call.members])
+        return found
 
     def _richest(self, texts: list[str | None]) -> tuple[Message, ...]:
         best: tuple[Message, ...] = ()

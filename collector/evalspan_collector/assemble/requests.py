@@ -4,6 +4,8 @@ import json
 from collections import defaultdict
 from typing import Any
 
+import orjson
+
 from evalspan_collector.assemble.calls import Call
 from evalspan_collector.assemble.execution import Request, owner
 from evalspan_collector.assemble.failure import parsed
@@ -104,4 +106,8 @@ def _paired(messages: tuple[Message, ...]) -> dict[str, list[Part]]:
 
 def canonical(value: Any) -> str:
     """Equal text for equal JSON, whatever the order of keys and the depth of JSON in JSON."""
-    return json.dumps(parsed(value), sort_keys=True, default=str)
+    value = parsed(value)
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:  # lone surrogates, integers over 64 bits
+        return json.dumps(value, sort_keys=True, default=str)

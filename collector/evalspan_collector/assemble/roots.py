@@ -86,7 +86,7 @@ def _drafts_below(root: Node, work: dict[Node, int]) -> list[Draft]:
     tops = [t for t in _top_candidates(root) if _did_something(t, work)]
     if not tops:
         return [_inferred(root, work)] if _counts_without_candidates(root) else []
-    if all(any(a.kind is SpanKind.TOOL for a in ancestors(t)) for t in tops):
+    if all(t.above_tool is not None for t in tops):
         return [_inferred(root, work)]  # only sub-agents have a span: whoever called their tools is the agent
     library_top = _library_top(root, tops, work)
     if library_top is not None:
@@ -135,7 +135,7 @@ def _library_top(root: Node, tops: list[Node], work: dict[Node, int]) -> Node | 
             best = node
     if best is None:
         return None
-    inside = sum(1 for t in tops if best in ancestors(t))
+    inside = sum(1 for t in tops if t.is_below(best))
     return best if inside == len(tops) and work[best] == work[root] else None
 
 

@@ -46,11 +46,11 @@ def error_of(found: Findings, content: Content) -> tuple[str, str] | None:
 
 def _worked_above(call: Call) -> bool:
     """True when a wrapper of the failed call succeeded all the same: it tried again or had a fallback."""
-    at = call.lead.parent
-    while at is not None:
-        if at.kind is SpanKind.LLM and not at.span.is_error:
+    above = call.lead.above_call
+    while above is not None:
+        if not above.span.is_error:
             return True
-        at = at.parent
+        above = above.above_call
     return False
 
 
@@ -64,11 +64,8 @@ def _failed_structure(nodes: list[Node], calls: list[Call]) -> Node | None:
 
 def _is_tools_own(node: Node) -> bool:
     """Inside of a tool, or a chain that only ran a failed tool: the tool's failure, which the agent may survive."""
-    at: Node | None = node.parent
-    while at is not None:
-        if at.kind is SpanKind.TOOL:
-            return True
-        at = at.parent
+    if node.above_tool is not None:
+        return True
     failed = [c for c in node.children if c.span.is_error]
     return node.kind is SpanKind.CHAIN and bool(failed) and all(c.kind is SpanKind.TOOL for c in failed)
 

@@ -10,7 +10,7 @@ from evalspan_collector.assemble.content import plain_input
 from evalspan_collector.assemble.execution import Execution, Findings, owner
 from evalspan_collector.assemble.failure import as_list, as_object, parsed
 from evalspan_collector.assemble.names import agent_name
-from evalspan_collector.assemble.node import Node, ancestors
+from evalspan_collector.assemble.node import RANK, Node
 from evalspan_collector.assemble.reading import Reader
 from evalspan_collector.assemble.roots import Draft
 from evalspan_collector.assemble.status import error_text
@@ -21,8 +21,6 @@ from evalspan_collector.span import Span, SpanKind
 __all__ = ["agent_label", "steps_of"]
 
 _OTHER = frozenset({SpanKind.EMBEDDING, SpanKind.RERANKER, SpanKind.GUARDRAIL, SpanKind.MEMORY, SpanKind.PLAN})
-_SEARCHES = frozenset({SpanKind.RETRIEVER})
-_RANK = (SpanKind.AGENT, SpanKind.WORKFLOW)
 
 
 @dataclass(eq=False, slots=True)
@@ -48,17 +46,54 @@ def steps_of(found: Findings, prices: Prices | None) -> tuple[Step, ...]:
     items = [_Item("agent", n, n, n.effective_start, n.end, n) for n in agents]
     items += [_Item("model_call", c.lead, c, c.lead.effective_start, c.lead.end, owner(c.lead)) for c in found.calls]
     items += [_tool_item(e) for e in found.executions]
+    searches: set[Node] = set()  # below a retriever: a store's span describes the same search
     for node in found.nodes:
+        inside = node.parent is not None and (node.parent in searches or node.parent.kind is SpanKind.RETRIEVER)
+        if inside:
+            searches.add(node)
         if node.hidden:
             continue
-        if node.kind in _SEARCHES and not _inside_search(node):
+        if node.kind is SpanKind.RETRIEVER and not inside:
             items.append(_Item("retrieval", node, node, node.effective_start, node.end, owner(node)))
         elif node.kind in _OTHER:
             items.append(_Item("other", node, node, node.effective_start, node.end, owner(node)))
     items.sort(key=_by_clock)
     items = _by_messages(items)
-    index = {item.node: i for i, item in enumerate(items) if item.kind == "agent"}
-    return tuple(_step(i, item, index, found.reader, prices) for i, item in enumerate(items))
+    index = {item.node: i for i, item in enumerate(items) if item.kind == "agent" and item.node is not None}
+    holders = _Holders(index)
+    return tuple(_step(i, item, holders, found.reader, prices) for i, item in enumerate(items))
+
+
+class _Holders:
+    """Which sub-agent step holds a node, and how deep; each agent is looked at once."""
+
+    def __init__(self, index: dict[Node, int]) -> None:
+        self.index = index
+        self._depth: dict[Node, int] = {}
+        self._nearest: dict[Node, Node | None] = {}
+
+    def nearest(self, rank: Node | None) -> Node | None:
+        """The agent step at or above an agent node."""
+        path: list[Node] = []
+        while rank is not None and rank not in self.index and rank not in self._nearest:
+            path.append(rank)
+            rank = rank.above_rank
+        found = rank if rank is None or rank in self.index else self._nearest[rank]
+        for node in path:
+            self._nearest[node] = found
+        return found
+
+    def depth(self, agent: Node | None) -> int:
+        """How many agent steps lie at or above an agent step."""
+        path: list[Node] = []
+        while agent is not None and agent not in self._depth:
+            path.append(agent)
+            agent = self.nearest(agent.above_rank)
+        depth = self._depth[agent] if agent is not None else 0
+        for node in reversed(path):
+            depth += 1
+            self._depth[node] = depth
+        return depth
 
 
 def _by_clock(item: _Item) -> tuple[int, int, int, str]:
@@ -80,18 +115,13 @@ def _agent_steps(draft: Draft, nodes: list[Node]) -> list[Node]:
     for node in nodes:
         if node.kind is not SpanKind.AGENT or node.hidden or node in draft.roots:
             continue
-        above = next((a for a in ancestors(node) if a.kind in _RANK and not a.hidden), None)
+        above = node.above_rank
         if above is not None and agent_label(above) == agent_label(node):
             continue
         agents.append(node)
     if len(agents) == 1 and draft.root.kind is not SpanKind.AGENT:
         return []  # the one agent of a workflow is the run itself
     return agents
-
-
-def _inside_search(node: Node) -> bool:
-    """A store's span below a retriever's describes the same search."""
-    return any(a.kind is SpanKind.RETRIEVER for a in ancestors(node))
 
 
 def _by_messages(items: list[_Item]) -> list[_Item]:
@@ -114,20 +144,17 @@ def _by_messages(items: list[_Item]) -> list[_Item]:
 
 def _interleaved(tools: list[_Item]) -> bool:
     """True when one of the tools holds a subtree of its own: moving it would part it from its steps."""
-    return any(t.node is not None and any(c.kind in _RANK for c in t.node.children) for t in tools)
+    return any(t.node is not None and any(c.kind in RANK for c in t.node.children) for t in tools)
 
 
-def _step(index: int, item: _Item, agents: dict[Node | None, int], reader: Reader, prices: Prices | None) -> Step:
-    top = _holder(item, agents)
+def _step(index: int, item: _Item, holders: _Holders, reader: Reader, prices: Prices | None) -> Step:
+    above = item.node.above_rank if item.kind == "agent" and item.node is not None else item.owner
+    top = holders.nearest(above)
     label = agent_label(item.owner) if item.owner is not None else None
-    depth, at = 0, top
-    while at is not None:
-        depth += 1
-        at = next((a for a in ancestors(at) if a in agents), None)
     base: dict[str, Any] = {
         "index": index,
-        "parent_index": agents[top] if top is not None else None,
-        "depth": depth,
+        "parent_index": holders.index[top] if top is not None else None,
+        "depth": holders.depth(top),
         "agent": label,
         "started_ns": item.start,
         "span_id": item.node.span.span_id if item.node is not None else None,
@@ -149,18 +176,6 @@ def _step(index: int, item: _Item, agents: dict[Node | None, int], reader: Reade
     if item.kind == "retrieval":
         return Step(kind="retrieval", name=node.span.name, retrieval=_retrieval(node, label), **base)
     return Step(kind="other", name=node.span.name, **base)
-
-
-def _holder(item: _Item, agents: dict[Node | None, int]) -> Node | None:
-    """The sub-agent step this one belongs to."""
-    start = item.node
-    if start is None:
-        start = item.owner
-        if start is not None and start in agents:
-            return start
-    if start is None:
-        return None
-    return next((a for a in ancestors(start) if a in agents), None)
 
 
 def model_call(call: Call, agent: str | None, reader: Reader, prices: Prices | None) -> ModelCall:

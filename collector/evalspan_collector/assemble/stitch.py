@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import islice
 
 from evalspan_collector.assemble.calls import Call
 from evalspan_collector.assemble.node import Node, ancestors
@@ -215,7 +216,7 @@ def _join_teams(pieces: list[_Piece]) -> None:
     last: dict[tuple[tuple[str, str], str], _Piece] = {}
     for piece in pieces:
         root = piece.draft.root
-        team = next((t for n in (root, *ancestors(root)) if (t := queue_team(n.span))), None)
+        team = next((t for n in (root, *islice(ancestors(root), 16)) if (t := queue_team(n.span))), None)
         if team is None:
             continue
         key = (process_of(root.span), team)

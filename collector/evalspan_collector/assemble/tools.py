@@ -11,7 +11,7 @@ from evalspan_collector.assemble.calls import Call
 from evalspan_collector.assemble.execution import Execution, Request, owner
 from evalspan_collector.assemble.failure import as_list, as_object, parsed, says_failed
 from evalspan_collector.assemble.names import agent_name, bare_name, is_pseudo_tool, same_tool, tool_name
-from evalspan_collector.assemble.node import Node, ancestors
+from evalspan_collector.assemble.node import RANK, Node
 from evalspan_collector.assemble.reading import Reader, last_user_index
 from evalspan_collector.assemble.requests import canonical, mark_followed, requests_of
 from evalspan_collector.lenient_json import parse_object
@@ -24,7 +24,6 @@ __all__ = ["find_executions"]
 _SLACK_NS = 5_000_000
 #: How many candidates a match looks at: bounds hostile traces.
 _LOOK_BACK = 32
-_RANK = (SpanKind.AGENT, SpanKind.WORKFLOW)
 
 
 def _was_running(request: Request, offered: set[str]) -> bool:
@@ -77,21 +76,23 @@ def find_executions(nodes: list[Node], calls: list[Call], reader: Reader, *, die
 def _from_spans(nodes: Iterable[Node]) -> list[Execution]:
     by_node: dict[Node, Execution] = {}
     found: list[Execution] = []
+    arounds: dict[Node, Node | None] = {}
+    containers: set[Execution] = set()
     for node in nodes:
+        around = arounds[node] = _around(node, arounds)
         if node.hidden or not _is_tool(node):
             continue
-        around = _tool_around(node)
         outer = by_node.get(around) if around is not None else None
         if outer is not None and (same_tool(outer.name, _name(node.span)) or _is_mcp(node.span)):
             outer.nodes.append(node)
             by_node[node] = outer
             continue
         if outer is not None and around is not None and _is_container(around.span):
-            found.remove(outer)
+            containers.add(outer)
         execution = Execution(_name(node.span), [node], owner=owner(node))
         by_node[node] = execution
         found.append(execution)
-    return [_filled(e) for e in _joined_mcp(found)]
+    return [_filled(e) for e in _joined_mcp([e for e in found if e not in containers])]
 
 
 def _is_tool(node: Node) -> bool:
@@ -104,13 +105,12 @@ def _is_mcp(span: Span) -> bool:
     return span.tool_type == "mcp" or span.dialect == "mcp" or "tools/call" in span.name
 
 
-def _tool_around(node: Node) -> Node | None:
-    for above in ancestors(node):
-        if _is_tool(above):
-            return above
-        if above.kind in (*_RANK, SpanKind.LLM):
-            return None
-    return None
+def _around(node: Node, known: dict[Node, Node | None]) -> Node | None:
+    """The tool span around `node`, unless an agent or a model call lies in between."""
+    parent = node.parent
+    if parent is None or parent.kind in RANK or parent.kind is SpanKind.LLM:
+        return None
+    return parent if _is_tool(parent) else known.get(parent)
 
 
 def _is_container(span: Span) -> bool:
@@ -133,7 +133,7 @@ def _joined_mcp(found: list[Execution]) -> list[Execution]:
         if not _is_mcp(execution.nodes[0].span):
             own[bare_name(execution.name)].append(execution)
     for execution in found:
-        outer = _around(execution, own[bare_name(execution.name)]) if _is_mcp(execution.nodes[0].span) else None
+        outer = _seen_elsewhere(execution, own[bare_name(execution.name)]) if _is_mcp(execution.nodes[0].span) else None
         if outer is not None:
             outer.nodes.extend(execution.nodes)
         else:
@@ -141,7 +141,7 @@ def _joined_mcp(found: list[Execution]) -> list[Execution]:
     return kept
 
 
-def _around(execution: Execution, others: list[Execution]) -> Execution | None:
+def _seen_elsewhere(execution: Execution, others: list[Execution]) -> Execution | None:
     node = execution.nodes[0]
     until = bisect_right(others, node.start + _SLACK_NS, key=lambda e: e.nodes[0].start)
     near = others[max(0, until - _LOOK_BACK) : until]
@@ -309,8 +309,8 @@ def _from_request(request: Request) -> Execution:
 
 def _from_histories(nodes: list[Node], calls: list[Call], reader: Reader) -> list[Execution]:
     """Executions that only a history shows: no model call and no tool span of the run carries them."""
-    texts = [(n, n.span.input_messages) for n in nodes if n.kind in _RANK]
-    texts += [(n, n.span.output_messages) for n in nodes if n.kind in _RANK]
+    texts = [(n, n.span.input_messages) for n in nodes if n.kind in RANK]
+    texts += [(n, n.span.output_messages) for n in nodes if n.kind in RANK]
     texts += [(c.lead, c.lead.span.input_messages) for c in calls]
     found: dict[str, Execution] = {}
     for node, text in texts:
@@ -353,7 +353,7 @@ def _from_history(node: Node, messages: tuple[Message, ...]) -> list[Execution]:
 def _offered(calls: list[Call], nodes: list[Node]) -> set[str]:
     """Names of the tools that any model of the run was offered; empty when unknown."""
     names: set[str] = set()
-    for span in [n.span for c in calls for n in c.members] + [n.span for n in nodes if n.kind in _RANK]:
+    for span in [n.span for c in calls for n in c.members] + [n.span for n in nodes if n.kind in RANK]:
         definitions = [as_object(d) for d in as_list(parsed(span.tool_definitions))]
         names |= {str(d["name"]) for d in definitions if d and d.get("name")}
     return names
