@@ -1,5 +1,6 @@
 """Bind: which record an answer speaks of at a claim, and what that record says."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -75,11 +76,16 @@ class Binder:
                 around.extend(self.mentions.within(head.start, head.end))
             for deeper in self.layout.body(position)[:8]:
                 around.extend(self.mentions.within(deeper.start, deeper.end))
-        near = before[-1:] or own[:1]
+        near = self._subjects(before) or own[:1]
         if not own:
             around.extend(m for m in self._sentence_before(start))
             near = around[:1]
         return Scope(tuple(near), tuple(own), tuple(around))
+
+    def _subjects(self, before: list[Mention]) -> list[Mention]:
+        """Mentions before a claim, likeliest subject first: the last one that hangs on no preposition."""
+        free = [m for m in before if not _HANGS.search(self.text, max(0, m.start - 14), m.start)]
+        return list(dict.fromkeys((*reversed(free[-1:]), *reversed(before[-2:]))))
 
     def _sentence_before(self, start: int) -> list[Mention]:
         earlier = [span for span in self.spans if span[0] < start]
@@ -107,6 +113,19 @@ class Binder:
             return []
         best = max(s for s, _ in scored)
         return [f for s, f in scored if s >= best - 0.05]
+
+
+    def blank(self, mention: Mention, words: tuple[str, ...]) -> Fact | None:
+        """The mention's field that the words name, where the source says there is no value."""
+        for record in mention.records[:4]:
+            for fact in record.facts:
+                if isinstance(fact.value, str) and fact.value.lower() in _BLANKS and own_match(words, fact) >= ATTRIBUTE:
+                    return fact
+        return None
+
+
+_HANGS = re.compile(r"\b(?:for|to|against|over|from|at|in|into|vs\.?|für|gegen|pour|contre|para|contra)\s(?:the |his |her |its |their |host |visiting )?$", re.IGNORECASE)
+_BLANKS = frozenset(("n/a", "na", "none", "null", "-", "--", "—"))
 
 
 def is_number(fact: Fact) -> bool:

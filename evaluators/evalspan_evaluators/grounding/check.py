@@ -18,7 +18,7 @@ from evalspan_evaluators.grounding.name import check_names
 from evalspan_evaluators.grounding.polarity import check_polarity
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.source import Source
-from evalspan_evaluators.grounding.text import fold, key_words, sentences, words
+from evalspan_evaluators.grounding.text import fold, key_words, sentences, stem, words
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
 __all__ = ["check"]
@@ -34,6 +34,8 @@ _MADE = frozenset(
     "erstellt créé creado criado gebucht".split()
 )
 _MAX_ANSWER = 50_000
+#: `a 30-point win`: a difference between two subjects, not a field of one.
+_MARGIN = frozenset(stem(w) for w in "win victory lead margin deficit advantage loss run gap difference swing".split())
 #: More facts than this about the same thing name no single true value.
 _FEW = 6
 _COUNT_WORDS = frozenset(
@@ -94,13 +96,13 @@ class _Checker:
             return replace(repeated, claim=claim)
         bound = self.by_attribute(claim, context, scope, found)
         if bound is not None:
-            if bound.fact is not None and claim.quantity is not None and claim.quantity.unit:
+            if bound.fact is not None and context.after:
                 self.bound.add(context.sentence)
             return bound
         if found:
             if _is_small(claim):
                 return self.small(claim, context, found)
-            other = self.other_record(claim, scope, found)
+            other = self.other_record(claim, scope, found) if claim.kind != "percent" else None
             if other is not None:
                 return other
             best = max(found, key=lambda f: attribute_match(context.all, f))
@@ -123,25 +125,38 @@ class _Checker:
         if not named:
             return None
         known = set(map(id, found))
+        if any(w in _MARGIN for w in context.after[:2]):
+            return None
         for mention in scope.near:
             facts = self.binder.attribute_facts(mention, named, lambda f: _comparable(claim, f))
             if not facts:
+                blank = self.binder.blank(mention, named)
+                if blank is not None and claim.quantity is not None and claim.quantity.value:
+                    return ClaimVerdict(claim=claim, outcome="contradicted", fact=blank, code="NO_VALUE")
                 continue
             for fact in facts:
                 if id(fact) in known:
                     return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
-            for other in scope.line:
+            for other in scope.line if mention.start > claim.start else self.beside(mention, scope):
                 for fact in self.binder.attribute_facts(other, named):
                     if id(fact) in known:
                         return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
             for fact in found:
                 if attribute_match(named, fact) >= 0.5 and linked([fact], (mention,)):
                     return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
-            derived = self.derived(claim, context) if not _is_small(claim) or self.hinted(context) else None
+            derived = self.derived(claim, context) if self.hinted_here(claim, context) else None
             if derived is not None:
                 return derived
             return ClaimVerdict(claim=claim, outcome="contradicted", fact=facts[0], code="OTHER_VALUE")
         return None
+
+    def beside(self, mention: Mention, scope: Scope) -> list[Mention]:
+        """Mentions joined to this one by `and` or a comma: what is said may be about either."""
+        return [
+            m
+            for m in scope.line
+            if m is not mention and _JOINED.fullmatch(self.text[min(m.end, mention.end) : max(m.start, mention.start)])
+        ]
 
     def small(self, claim: Claim, context: Context, found: Sequence[Fact]) -> ClaimVerdict:
         """A small whole number proves nothing by standing somewhere: what it counts must agree."""
@@ -193,6 +208,14 @@ class _Checker:
             if mention.end <= claim.start and len(facts) >= 4 and _BRACKETED.fullmatch(gap):
                 return ClaimVerdict(claim=claim, outcome="contradicted", fact=facts[0], code="OTHER_VALUE")
         return None if found else ClaimVerdict(claim=claim, outcome="not_checkable")
+
+    def hinted_here(self, claim: Claim, context: Context) -> bool:
+        """Whether the words next to a claim speak of a calculation; a small number needs them close by."""
+        if not _is_small(claim):
+            return True
+        near = self.text[max(context.sentence[0], claim.start - 30) : claim.end + 20]
+        hints = hints_of(near)
+        return hints.total or hints.difference or hints.average
 
     def other_qualifier(self, claim: Claim, found: Sequence[Fact]) -> ClaimVerdict | None:
         """`5 to 7 calendar days` where every source says `5 to 7 business days`."""
@@ -408,6 +431,7 @@ def _alike(key: str, keys: set[str]) -> bool:
 
 
 _ARTICLE = re.compile(r"(?:,|\band)\s+(an?|a pair of)\s+(?=[a-z]{3,}\b)")
+_JOINED = re.compile(r"[\s*_]*(?:,|and|&|or|und|et|y|e)?[\s*_]*(?:the\s)?", re.IGNORECASE)
 _QUALIFIER = re.compile(r"(?:\s?(?:-|–|to)\s?\d+)?\s([^\W\d_]{3,})\s(?:days?|hours?|weeks?|months?|years?)\b", re.IGNORECASE)
 
 

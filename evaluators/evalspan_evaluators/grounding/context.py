@@ -37,7 +37,7 @@ class Context:
         return frozenset(self.label + self.after + self.before)
 
 
-_GENERIC = frozenset("total number num count current new value max min id data info detail result all team item".split())
+_GENERIC = frozenset("total number num count current new value id data info detail result all team item".split())
 
 
 @lru_cache(maxsize=4096)

@@ -25,7 +25,7 @@ _DIFFERENCE = frozenset(
     "difference change changes changed increase increased increases decrease decreased decreases more less higher lower rose risen fell "
     "fallen grew growth dropped drop declined decline remaining remain left save saved saving savings refund refunded "
     "additional extra gap reduced reduction gain gained loss lost net exceed exceeds exceeded outscored margin cheaper older "
-    "win won victory beat lead leads led ahead behind trailing younger longer shorter between than differ variance shortfall surplus balance swing deducted unterschied differenz mehr weniger "
+    "ahead behind trailing younger longer shorter between than differ variance shortfall surplus balance swing deducted unterschied differenz mehr weniger "
     "gestiegen gesunken différence augmentation baisse diferencia aumento diferença redução".split()
 )
 _AVERAGE = frozenset("average averages averaged mean avg durchschnitt durchschnittlich moyenne promedio media média 平均".split())

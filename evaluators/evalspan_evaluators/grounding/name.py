@@ -81,6 +81,8 @@ def _trim(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     if _LINE_HEAD.search(head) or _SENTENCE_HEAD.search(head) or start == 0:
         first, _, rest = text[start:end].partition(" ")
         if not rest:
+            if _CODE.match(first) and len(first) >= 3:
+                yield start, end
             return
         if first.lower() in STOP_WORDS or len(first) < 3 or not rest[0].isupper():
             start += len(first) + 1
@@ -92,7 +94,7 @@ def _trim(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _check_one(text: str, start: int, end: int, index: Index, aliases: set[str]) -> ClaimVerdict | None:
     name = text[start:end]
-    parts = [w for w in re.split(r"[\s]", name) if w and w.lower() not in STOP_WORDS]
+    parts = [w for w in re.split(r"[\s]", name) if w and (_CODE.match(w) or w.lower() not in STOP_WORDS)]
     unknown = [w for w in parts if not _is_known(w, index, aliases)]
     claim = Claim("name", name, start, end)
     if not parts:

@@ -116,7 +116,8 @@ def guess_language(text: str) -> str:
             return "ja"
         if re.search(r"[\u4e00-\u9fff]", text):
             return "zh"
-    found = words(text[:2000])
+    found = [w for w in _WORD.findall(text[:2000]) if w[1:].islower() or len(w) == 1]
+    found = [w.lower() for w in found]
     counts = {language: sum(w in stop for w in found) for language, stop in _STOP.items()}
     best = max(counts, key=lambda language: counts[language])
     return best if counts[best] > counts["en"] else "en"
