@@ -32,7 +32,10 @@ _log = structlog.get_logger(__name__)
 _SECOND = 1_000_000_000
 _TICK_S = 0.25
 #: Spans loaded from the store at a time.
-_BATCH_SPANS = 8_000
+_BATCH_SPANS = 2_000
+#: While intake is busy, pauses last this many times as long as the work before them, but no longer than this.
+_PAUSE_FACTOR = 4.0
+_MAX_PAUSE_S = 5.0
 #: A run that closes sooner than this is written once, closed; a longer one shows as open meanwhile.
 _SHOW_OPEN_NS = 15 * _SECOND
 #: How often traces are asked for that other collectors took in.
@@ -67,6 +70,7 @@ class Assembler:
         stores: Gives the store; raises StoreUnreachableError while nobody answers.
         watermark_ns: Everything received before this time is in the store; timers run on it, so that a backlog in
             the spool closes no run early.
+        busy: True while intake needs the processor more than assembly does.
         shard: (i, n): this loop assembles the traces of shard i of n.
         prices: For the cost of model calls that carry none.
     """
@@ -80,6 +84,7 @@ class Assembler:
         shard: tuple[int, int] = (0, 1),
         prices: Prices | None = None,
         watermark_ns: Callable[[], int] = time.time_ns,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._stores = stores
         self._metrics = metrics
@@ -87,6 +92,7 @@ class Assembler:
         self._shard = shard
         self._prices = prices
         self._watermark_ns = watermark_ns
+        self._busy = busy
         self._pending = PendingTraces(
             quiet_ns=int(min(self._timing.quick_grace_s, self._timing.grace_s) * _SECOND),
             patience_ns=int(max(5.0, self._timing.quick_grace_s) * _SECOND),
@@ -134,12 +140,20 @@ class Assembler:
                 if not self._recovered or (self._shard[1] > 1 and time.monotonic() - last_poll > _POLL_S):
                     self.poll_store()
                     last_poll = time.monotonic()
-                while self.tick() and not self._stop.is_set():
-                    pass
+                self._catch_up()
             except Exception as error:  # noqa: BLE001  # the loop outlives any store
                 _log.warning("assembly_failed", error=f"{type(error).__name__}: {error}")
                 self._stop.wait(1.0)
             self._metrics.open_traces.set(len(self._pending))
+
+    def _catch_up(self) -> None:
+        """Assemble everything that is due; slower while senders are ahead of the store: runs can wait, spans cannot."""
+        while not self._stop.is_set():
+            began = time.monotonic()
+            if not self.tick():
+                return
+            if self._busy():
+                self._stop.wait(min(_MAX_PAUSE_S, _PAUSE_FACTOR * (time.monotonic() - began)))
 
     def poll_store(self) -> None:
         """Take up traces that an earlier process or another collector left."""

@@ -1,5 +1,6 @@
 """Collector: OTLP in, spans and runs in the store; one process, or any number of them side by side."""
 
+import gc
 import os
 import signal
 import sys
@@ -33,6 +34,10 @@ __all__ = ["Collector", "check_exposure", "run_collector"]
 
 _log = structlog.get_logger(__name__)
 _KEYS_FLUSH_S = 30.0
+#: A backlog above this means that intake is behind.
+_BUSY_BYTES = 1 << 20
+#: Threads that answer senders must not wait long behind one that decodes or assembles.
+_SWITCH_INTERVAL_S = 0.001
 
 
 def check_exposure(settings: Settings, keys: KeyRing) -> None:
@@ -104,6 +109,7 @@ class Collector:
             shard=settings.shard,
             prices=Prices(settings.prices),
             watermark_ns=self._drain.watermark_ns,
+            busy=lambda: self._spool.bytes_waiting > _BUSY_BYTES,
         )
         self._drain.on_stored(self._assembler.spans_stored)
         self._acceptance = Acceptance(
@@ -204,6 +210,9 @@ def run_collector(settings: Settings, *, store_url: str, store_token: str | None
     """
     _configure_logs()
     collector = Collector(settings, _LateStore(store_url, store_token))
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    gc.freeze()  # what was imported is never garbage: leave it out of every collection
+    gc.set_threshold(20_000, 20, 50)  # spans are many, short-lived and without cycles
     asked = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:

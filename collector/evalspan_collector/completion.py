@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+import orjson
+
 from evalspan_collector.run import Run
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
 _SECOND = 1_000_000_000
 #: Fields that say when and how often a run was looked at, not what it is.
 _BOOKKEEPING = frozenset({"revision", "state", "first_received_ns", "last_received_ns", "provenance", "fingerprint"})
+_CONTENT = tuple(field.name for field in fields(Run) if field.name not in _BOOKKEEPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +91,15 @@ def is_closed(facts: RunFacts, now_ns: int, timing: Timing = Timing()) -> bool:
 
 def run_fingerprint(run: Run) -> str:
     """A hash of everything a reader of the run can see; equal for re-assemblies that changed nothing."""
-    digest = hashlib.sha256()
-    for field in fields(run):
-        if field.name not in _BOOKKEEPING:
-            digest.update(field.name.encode())
-            digest.update(_canonical(getattr(run, field.name)))
-    return digest.hexdigest()[:32]
+    content = [getattr(run, name) for name in _CONTENT]
+    return hashlib.sha256(_canonical(content)).hexdigest()[:32]
 
 
 def _canonical(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, default=repr, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    except (TypeError, orjson.JSONEncodeError):
+        pass  # integers beyond 64 bits, lone surrogates
     return json.dumps(value, sort_keys=True, default=_plain, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
@@ -129,7 +132,7 @@ def revise(old: Run | None, new: Run, *, closed: bool) -> Run:
     if old.state in ("open", "withdrawn"):
         revision = old.revision + 1 if old.state == "withdrawn" else old.revision
         return replace(new, revision=revision, state="closed" if closed else "open")
-    if run_fingerprint(old) == run_fingerprint(new):
+    if (old.fingerprint or run_fingerprint(old)) == run_fingerprint(new):
         return replace(new, revision=old.revision, state=old.state)
     return replace(new, revision=old.revision + 1, state="amended")
 

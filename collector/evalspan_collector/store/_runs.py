@@ -80,7 +80,7 @@ class RunTables:
         for run in runs:
             # Distinct times, so that a reader who remembers the last one misses none.
             updated_ns = self._clock()
-            summary = summary_of(run, updated_ns=updated_ns, fingerprint=self._fingerprint(run))
+            summary = summary_of(run, updated_ns=updated_ns, fingerprint=run.fingerprint or self._fingerprint(run))
             rows.append(run_row(run, summary))
             steps.extend(step_rows(run, updated_ns))
         if steps:
