@@ -6,6 +6,16 @@ from evalspan_evaluators.correctness import Correctness
 from evalspan_evaluators.limits import MaxCost, MaxLatency, MaxSteps, MaxTokens, MaxToolCalls
 from evalspan_evaluators.metric import JudgeMetric, Metric
 from evalspan_evaluators.output.contains import Contains, NotContains
+from evalspan_evaluators.output.embedding import BertScore, EmbeddingSimilarity
+from evalspan_evaluators.output.language import Language
+from evalspan_evaluators.output.match import Equals, Regex
+from evalspan_evaluators.output.private import Pii, Secrets
+from evalspan_evaluators.output.shape import Citations, Length
+from evalspan_evaluators.output.similarity import Bleu, Chrf, ChunkOverlap, Cosine, EditSimilarity, Rouge
+from evalspan_evaluators.output.sql import Sql
+from evalspan_evaluators.output.structured import CodeParses, JsonSchema, JsonValid
+from evalspan_evaluators.output.tone import Frustration, Toxicity
+from evalspan_evaluators.overall import MinScore, OutputQuality, Overall
 from evalspan_evaluators.trajectory.acknowledged import ErrorAcknowledged
 from evalspan_evaluators.trajectory.arguments import ToolArguments, Writes
 from evalspan_evaluators.trajectory.behaviour import IdenticalRetries, Loops, RedundantCalls, Stalls, ToolErrors
@@ -26,20 +36,43 @@ __all__ = ["BUILTIN"]
 _METRICS: tuple[type[Metric | JudgeMetric], ...] = (
     AllowedTools,
     ArgumentProvenance,
+    BertScore,
+    Bleu,
+    Chrf,
+    ChunkOverlap,
+    Citations,
+    CodeParses,
     Contains,
     Correctness,
+    Cosine,
+    EditSimilarity,
+    EmbeddingSimilarity,
+    Equals,
     ErrorAcknowledged,
     ForbiddenTools,
+    Frustration,
     IdenticalRetries,
+    JsonSchema,
+    JsonValid,
+    Language,
+    Length,
     Loops,
     MaxCost,
     MaxLatency,
     MaxSteps,
     MaxTokens,
     MaxToolCalls,
+    MinScore,
     NotContains,
+    OutputQuality,
+    Overall,
+    Pii,
     RedundantCalls,
+    Regex,
+    Rouge,
+    Secrets,
     Sequence,
+    Sql,
     Stalls,
     ToolAccuracy,
     ToolArguments,
@@ -47,6 +80,7 @@ _METRICS: tuple[type[Metric | JudgeMetric], ...] = (
     ToolErrors,
     ToolSchema,
     ToolSelection,
+    Toxicity,
     Trajectory,
     Writes,
 )
