@@ -65,7 +65,8 @@ def _alternatives(index: Index, domain: _Domain) -> Iterator[str]:
     seen: set[frozenset[str]] = set()
     for record in index.records[:400]:
         names = frozenset(_normal(f.key) for f in record.facts if f.key)
-        if 2 <= len(names) <= 8 and names & values and names not in seen:
+        plain = all(isinstance(f.value, int | float) for f in record.facts)
+        if plain and 2 <= len(names) <= 8 and names & values and names not in seen:
             seen.add(names)
             yield from names
     for source in index.sources:

@@ -17,6 +17,7 @@ from evalspan_evaluators.grounding.mention import Mention
 from evalspan_evaluators.grounding.name import check_names
 from evalspan_evaluators.grounding.polarity import check_polarity
 from evalspan_evaluators.grounding.quantity import Quantity
+from evalspan_evaluators.grounding.series import check_series
 from evalspan_evaluators.grounding.source import Source
 from evalspan_evaluators.grounding.text import fold, key_words, sentences, stem, words
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
@@ -94,6 +95,9 @@ class _Checker:
         repeated = self.proven.get(claim.quantity.value) if claim.quantity is not None else None
         if repeated is not None and not _is_small(claim):
             return replace(repeated, claim=claim)
+        wrong = check_series(self.text, claim, found, self.claims)
+        if wrong is not None:
+            return wrong
         bound = self.by_attribute(claim, context, scope, found)
         if bound is not None:
             if bound.fact is not None and context.after:
@@ -359,6 +363,7 @@ class _Checker:
                 quantity = Quantity(match.start(1), match.end(1), match[1], (number,), worded=True)
                 claim = Claim("number", match[1], match.start(1), match.end(1), quantity=quantity)
                 context = self.context(claim)
+                context = replace(context, label=(), after=context.after[:1])
                 scope = self.binder.scope(claim, context)
                 verdict = self.by_attribute(claim, context, scope, find_numbers(claim, self.index))
                 if verdict is not None:
@@ -430,7 +435,7 @@ def _alike(key: str, keys: set[str]) -> bool:
     return key in keys or any(parts & set(key_words(other)) or other in parts for other in keys)
 
 
-_ARTICLE = re.compile(r"(?:,|\band)\s+(an?|a pair of)\s+(?=[a-z]{3,}\b)")
+_ARTICLE = re.compile(r"(?:,|\band)\s+(a pair of|an?)\s+(?=[a-z]{3,}\b)")
 _JOINED = re.compile(r"[\s*_]*(?:,|and|&|or|und|et|y|e)?[\s*_]*(?:the\s)?", re.IGNORECASE)
 _QUALIFIER = re.compile(r"(?:\s?(?:-|–|to)\s?\d+)?\s([^\W\d_]{3,})\s(?:days?|hours?|weeks?|months?|years?)\b", re.IGNORECASE)
 

@@ -41,7 +41,7 @@ _EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 _ID = re.compile(r"(?<![\w@/.])#?[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*(?![\w@]|[/.][A-Za-z0-9])", re.ASCII)
 _QUOTE = re.compile(r"(?:(?<![^\s(\[])[\"“]|[«「])(?P<q>[^\s\"“”«»「」][^\"“”«»「」\n]{6,400}[^\s\"“”«»「」])(?:[\"”](?!\w)|[»」])")
 _ORDINAL_LIKE = re.compile(
-    r"^\d+(?:st|nd|rd|th|s|x|k|m|b|bn|am|pm|h|hr|hrs|min|mins|sec|kg|g|km|cm|mm|ft|gb|mb|tb|kb|mph|d)$|^\d+-\d+$|^(?:Q|H|FY|CY)\d{1,4}$|^\d+[CFK]$",
+    r"^\d+(?:st|nd|rd|th|s|x|k|m|b|bn|am|pm|h|hr|hrs|min|mins|sec|kg|g|km|cm|mm|ft|gb|mb|tb|kb|mph|d)$|^\d+-\d+$|^(?:Q|H|FY|CY)\d{1,4}$|^\d+[CFK]$|^(?:mid|early|late|pre|post|pré|anfang|ende)-\d{2,4}s?$",
     re.IGNORECASE,
 )
 _LABEL_NUMBER = re.compile(r"(?:^|\n)[\s>*_#-]*$")
@@ -53,7 +53,7 @@ def is_id(token: str) -> bool:
     bare = token.lstrip("#")
     digits = sum(c.isdigit() for c in bare)
     letters = sum(c.isalpha() for c in bare)
-    if _ORDINAL_LIKE.match(bare):
+    if _ORDINAL_LIKE.match(bare) or not _ID.fullmatch(token):
         return False
     if token.startswith("#"):
         return digits > 0

@@ -33,6 +33,7 @@ _RATIO = frozenset(
     "ratio percent percentage proportion share times rate per portion fraction contribution represent represents "
     "multiple twice verhältnis anteil proportion razón proporción proporção".split()
 )
+_PRICED = frozenset("price value amount cost total worth earnings revenue".split())
 _PRODUCT = frozenset("total per each every times x × passengers people nights altogether".split())
 
 
@@ -73,6 +74,7 @@ class _Target:
 
     def __init__(self, q: Quantity, *, plain: bool = True) -> None:
         self.percent = q.percent
+        self.long = len(q.digits.replace(",", "").replace(".", "")) >= 5
         self.scaled = q.scale != 1 or q.currency is not None
         self.values: list[tuple[float, float]] = []
         for position, value in enumerate(q.values):
@@ -101,6 +103,10 @@ def _pairs(target: _Target, a: float, b: float, hints: Hints, *, loose: bool) ->
                 return f"{_text(x)} / {_text(y)}"
         if target.hit(a - b) and (hints.difference or loose):
             return f"{_text(a)} - {_text(b)} percentage points"
+        if hints.average and target.hit((a + b) / 2):
+            return f"({_text(a)} + {_text(b)}) / 2"
+        if hints.total and target.hit(a + b):
+            return f"{_text(a)} + {_text(b)}"
         return None
     if (hints.difference or loose) and target.hit(a - b):
         return f"{_text(max(a, b))} - {_text(min(a, b))}"
@@ -108,6 +114,8 @@ def _pairs(target: _Target, a: float, b: float, hints: Hints, *, loose: bool) ->
         return f"{_text(a)} + {_text(b)}"
     if hints.average and target.hit((a + b) / 2):
         return f"({_text(a)} + {_text(b)}) / 2"
+    if hints.words & _PRICED and target.long and abs(a) != 1 and abs(b) != 1 and target.hit(a * b):
+        return f"{_text(a)} * {_text(b)}"
     if (hints.ratio or loose) and not target.scaled:
         for x, y in ((a, b), (b, a)):
             if y and abs(x) != abs(y) and y != 1 and target.hit(x / y):

@@ -21,12 +21,14 @@ _KNOWN = frozenset(
     "id ids ok faq am pm est edt pst pdt cst cet gmt utc usd eur gbp dob url api usa us uk eu tv ceo cfo cto hr it pdf csv "
     "json html sql ai llm q1 q2 q3 q4 vat gdp ytd p/e eps roi asap eta etc i dear hi hello thank thanks please sorry sir "
     "madam mr mrs ms dr yes no january february march april may june july august september october november december "
-    "monday tuesday wednesday thursday friday saturday sunday english german french spanish portuguese".split()
+    "celsius fahrenheit kelvin bce bc ad ce monday tuesday wednesday thursday friday saturday sunday english german french spanish portuguese".split()
 )
 _LINE_HEAD = re.compile(r"(?:^|\n)[\s>#*_•\d.)\-\"'(\[|]*$")
 _SENTENCE_HEAD = re.compile(r"[.!?:;]['\")*_]*\s+[*_\"'(\[]*$|[(\"“:][*_]*\s?$|\*\*$")
 #: Where something took place or belongs is often common knowledge: `at the City Hall`, `in the West`.
 _BACKGROUND = re.compile(r"\b(?:at|at the|in the|im|am|au|à la|en el|en la|no|na)\s$", re.IGNORECASE)
+#: `Lyon, France`: the second name places the first.
+_QUALIFIES = re.compile(r"[A-ZÀ-Þ][\w'-]+,\s$")
 _ALIAS_AFTER = re.compile(r"\s?\(\W{0,2}([A-Z0-9]{2,6})\W{0,2}\)")
 
 
@@ -102,7 +104,7 @@ def _check_one(text: str, start: int, end: int, index: Index, aliases: set[str])
     if not unknown:
         facts = index.strings.get(name.lower())
         return ClaimVerdict(claim=claim, outcome="supported", severity="minor", fact=facts[0] if facts else None)
-    if _BACKGROUND.search(text, max(0, start - 10), start) and not _CODE.match(name):
+    if _QUALIFIES.search(text, max(0, start - 30), start) or _BACKGROUND.search(text, max(0, start - 10), start) and not _CODE.match(name):
         return ClaimVerdict(claim=claim, outcome="not_checkable", severity="minor")
     if len(unknown) < len(parts) and not all(w[0].isupper() and w.isalpha() for w in unknown):
         return None
