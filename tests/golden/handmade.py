@@ -7,7 +7,7 @@ from evalspan_collector.message import Message, Part
 from evalspan_collector.messages import dumps
 from evalspan_collector.span import Span, SpanKind, Usage
 
-__all__ = ["MS", "agent", "asks", "llm", "says", "span", "tool", "told", "tool_result"]
+__all__ = ["MS", "agent", "asks", "llm", "says", "span", "told", "tool", "tool_result"]
 
 MS = 1_000_000
 _START = 1_700_000_000_000 * MS

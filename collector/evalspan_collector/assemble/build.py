@@ -158,8 +158,8 @@ def _is_wrapper(node: Node) -> bool:
 
 def _agent(draft: Draft, agents: tuple[str, ...], spans: list[Span]) -> str | None:
     root = draft.root
-    if root.kind is SpanKind.AGENT and root.span.agent_name:
-        return root.span.agent_name
+    if root.kind is SpanKind.AGENT and root.span.agent_name and agent_label(root):
+        return agent_label(root)
     if agents:
         return agents[0]
     return root.span.agent_name or agent_name(root.span.name) if draft.anchored else _service(spans)

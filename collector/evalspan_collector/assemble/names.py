@@ -15,6 +15,8 @@ _PSEUDO = re.compile(
     r"set_model_response|attempt_completion|transfer_to_\w+|transfer_back_to_\w+|handoff|handoff_to_\w+|"
     r"hand_off_to_\w+|delegate_handoff|handoff to .+|Handoff.*)$"
 )
+#: What libraries call the whole of a run, whichever agent it is.
+_MACHINERY = frozenset({"AgentRunner.run", "Agent workflow", "Agent Workflow", "agent run", "invoke_agent"})
 _SEPARATOR = re.compile(r"[-./:]|__")
 _AGENT_PREFIX = re.compile(r"^(?:invoke_agent|agent_run|invoke_workflow|Agent run:|agent run)\s+")
 _AGENT_SUFFIX = re.compile(r"(?:\.(?:agent|workflow|run|arun|_execute_core|kickoff|kickoff_async|forward)| run)$")
@@ -53,8 +55,8 @@ def bare_name(name: str) -> str:
 
 def agent_name(span_name: str) -> str | None:
     """The agent a span name speaks of, without the words of the library around it."""
-    if span_name.startswith("anthropic."):
-        return None  # the SDK's own words
+    if span_name.startswith("anthropic.") or span_name.strip() in _MACHINERY:
+        return None  # the library's own words
     bare = _AGENT_SUFFIX.sub("", _AGENT_PREFIX.sub("", span_name.strip())).strip("[]'\" ")
     if not bare or "{" in bare:
         return None

@@ -37,7 +37,8 @@ class _Item:
 
 def agent_label(node: Node) -> str | None:
     """The name of an agent node: what the span says, else what its name says."""
-    return node.span.agent_name or agent_name(node.span.name)
+    stated = node.span.agent_name
+    return agent_name(node.span.name) if stated is None or stated == node.span.name else stated
 
 
 def steps_of(found: Findings, prices: Prices | None) -> tuple[Step, ...]:
@@ -116,7 +117,8 @@ def _agent_steps(draft: Draft, nodes: list[Node]) -> list[Node]:
         if node.kind is not SpanKind.AGENT or node.hidden or node in draft.roots:
             continue
         above = node.above_rank
-        if above is not None and agent_label(above) == agent_label(node):
+        by_tool = node.above_tool is not None and node.above_tool.above_rank is above
+        if above is not None and not by_tool and agent_label(above) == agent_label(node):
             continue
         agents.append(node)
     if len(agents) == 1 and draft.root.kind is not SpanKind.AGENT:
