@@ -16,6 +16,7 @@ from clickhouse_connect.driver.insert import InsertContext
 
 from evalspan.errors import ConfigError, StoreError, StoreUnreachableError
 from evalspan_collector.store._embedded import EngineOptions, FolderLock, connection_options
+from evalspan_collector.store.cluster import CLUSTER_SETTINGS
 
 __all__ = ["Address", "ClickHouseError", "Client", "Table", "UnencodableError", "connect"]
 
@@ -47,6 +48,7 @@ class Address:
 
     Attributes:
         folder: Set for chDB in this process; the network fields are unused then.
+        cluster: Name of the cluster (`?cluster=NAME`) whose tables are replicated and distributed.
         options: Further arguments of `clickhouse_connect.get_client` from the URL's query.
     """
 
@@ -58,6 +60,7 @@ class Address:
     username: str | None = None
     password: str | None = None
     token: str | None = None
+    cluster: str | None = None
     options: tuple[tuple[str, str], ...] = ()
 
     @classmethod
@@ -82,6 +85,7 @@ class Address:
             port = parts.port or (8443 if parts.scheme == "https" else 8123)
         except ValueError:
             raise ConfigError(f"store URL {_masked(url)!r} has no valid port") from None
+        options = dict(parse_qsl(parts.query))
         return cls(
             database=parts.path.strip("/") or _DEFAULT_DATABASE,
             interface=parts.scheme,
@@ -90,7 +94,8 @@ class Address:
             username=unquote(parts.username) if parts.username else None,
             password=unquote(parts.password) if parts.password else None,
             token=token,
-            options=tuple(parse_qsl(parts.query)),
+            cluster=options.pop("cluster", None),
+            options=tuple(options.items()),
         )
 
     def __str__(self) -> str:
@@ -277,6 +282,7 @@ def connect(address: Address, *, timeout_s: float = 130.0, engine: EngineOptions
         "tz_mode": "naive_utc",
         "client_name": "evalspan",
         "dedicated_pool": True,
+        "settings": CLUSTER_SETTINGS if address.cluster else {},
         **dict(address.options),
     }
     if address.token is not None and address.username is None:
@@ -303,7 +309,9 @@ def _opened(address: Address, arguments: dict[str, Any], lock: FolderLock | None
     driver: Any = None
     try:
         driver = cast("Any", clickhouse_connect).get_client(**arguments)
-        driver.command("CREATE DATABASE IF NOT EXISTS {database:Identifier}", {"database": address.database})
+        everywhere = f" ON CLUSTER '{address.cluster}'" if address.cluster else ""
+        create = f"CREATE DATABASE IF NOT EXISTS {{database:Identifier}}{everywhere}"
+        driver.command(create, {"database": address.database})
         driver.database = address.database
     except Exception as error:
         if driver is not None:

@@ -163,7 +163,7 @@ def serve(
         port: Port to listen on; 0 takes a free one.
         token_file: File of the token, mode 0600; made when it is not there.
         pid_file: Where to write the pid; removed at the end.
-        engine_options: Caps of the engine.
+        engine_options: Caps of the engine; by default backups go to `backups` beside the folder.
         options: Limits of the front.
         prepare: Called with the open engine before the port opens: migrations.
         ready: Called once the port is open.
@@ -178,7 +178,7 @@ def serve(
             f"the embedded store serves without TLS, so {host!r} is refused: use 127.0.0.1, or a ClickHouse server"
         )
     token = read_token(token_file)
-    engine = Engine(path, engine_options)
+    engine = Engine(path, engine_options or EngineOptions(backups=path.resolve().parent / "backups"))
     engine.open()
     try:
         if prepare is not None:

@@ -23,7 +23,8 @@ def open_store(url: str, *, token: str | None = None, migrate: bool = True, pric
 
     Args:
         url: `http://127.0.0.1:8123/evalspan` (the embedded store process), `https://user:pass@host:8443/database`
-            (a server), `chdb:///folder` (embedded in this process, the only one at that folder), or `memory://`.
+            (a server; `?cluster=NAME` for a cluster), `chdb:///folder` (embedded in this process, which must be the
+            only one at that folder), or `memory://`.
         token: Token of the embedded store process.
         migrate: Bring the schema up to date; without it an older schema is refused.
         prices: `evalspan_collector.prices.Prices` with the user's overrides, for the cost of single calls in `run`.
@@ -47,7 +48,6 @@ def open_clickhouse(
     migrate: bool = True,
     prices: Any = None,
     engine: "EngineOptions | None" = None,
-    rewrite: Callable[[str], Sequence[str]] | None = None,
     clock: Callable[[], int] = time.time_ns,
 ) -> "ClickHouseStore":
     """Opens a store in ClickHouse; see `open_store`.
@@ -58,7 +58,6 @@ def open_clickhouse(
         migrate: Likewise.
         prices: Likewise.
         engine: Caps of the engine, for `chdb://`.
-        rewrite: Turns each DDL statement into those that run instead (cluster).
         clock: Nanoseconds since the epoch.
 
     Raises:
@@ -68,12 +67,15 @@ def open_clickhouse(
     """
     from evalspan_collector.store.clickhouse import ClickHouseStore
     from evalspan_collector.store.client import Address, connect
+    from evalspan_collector.store.cluster import ClusterDdl
     from evalspan_collector.store.migrate import migrate as run_migrations
     from evalspan_collector.store.migrate import pending_migrations
 
     client = connect(Address.of(url, token=token), engine=engine)
     try:
         if migrate:
+            address = client.address
+            rewrite = ClusterDdl(address.cluster, address.database) if address.cluster else None
             run_migrations(client, rewrite=rewrite)
         else:
             _refuse_old(pending_migrations(client))

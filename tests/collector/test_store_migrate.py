@@ -1,0 +1,208 @@
+"""Migrations: once, in order, under a lock, safe to kill, refused when the store is newer; and their cluster form."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from evalspan.errors import ConfigError, SchemaError
+from evalspan_collector.store.client import Address, Client, connect
+from evalspan_collector.store.cluster import SHARDING, ClusterDdl
+from evalspan_collector.store.migrate import Migration, applied_migrations, load_migrations, migrate, pending_migrations
+from evalspan_collector.store.opening import open_clickhouse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+KNOWN = load_migrations()
+
+
+@pytest.fixture
+def client(store_url: str) -> "Iterator[Client]":
+    opened = connect(Address.of(store_url))
+    yield opened
+    opened.execute("DROP DATABASE IF EXISTS {name:Identifier}", {"name": opened.address.database})
+    opened.close()
+
+
+def tables(client: Client) -> set[str]:
+    return {str(row[0]) for row in client.rows("SHOW TABLES")}
+
+
+def test_every_statement_may_run_twice() -> None:
+    for migration in KNOWN:
+        for statement in migration.statements:
+            assert "IF NOT EXISTS" in statement or "IF EXISTS" in statement, statement[:80]
+
+
+def test_every_table_forgets_no_token_and_bounds_its_partitions() -> None:
+    for migration in KNOWN:
+        for statement in migration.statements:
+            assert "non_replicated_deduplication_window" in statement, statement[:80]
+            assert "ORDER BY" in statement
+
+
+def test_a_dry_run_changes_nothing(client: Client) -> None:
+    assert migrate(client, dry_run=True) == KNOWN
+    assert tables(client) == set()
+
+
+def test_migrations_are_applied_once(client: Client) -> None:
+    assert migrate(client) == KNOWN
+    assert migrate(client) == ()
+    assert applied_migrations(client) == {m.number: m.checksum for m in KNOWN}
+    assert {"spans", "logs", "runs", "steps", "scores", "outcomes", "judge_calls", "api_keys"} <= tables(client)
+    assert "migration_lock" not in tables(client)
+
+
+def test_a_newer_store_is_refused(client: Client) -> None:
+    newer = Migration(len(KNOWN) + 1, "later", "CREATE TABLE IF NOT EXISTS later (x UInt8) ENGINE = Memory;\n")
+    migrate(client, known=(*KNOWN, newer))
+    with pytest.raises(SchemaError, match="upgrade evalspan"):
+        migrate(client)
+
+
+def test_a_changed_file_is_refused(client: Client) -> None:
+    migrate(client)
+    changed = replace(KNOWN[0], sql=KNOWN[0].sql + "-- more\n")
+    with pytest.raises(SchemaError, match="0001_spans was applied with checksum"):
+        pending_migrations(client, (changed, *KNOWN[1:]))
+
+
+def test_a_store_that_lacks_migrations_is_refused_without_leave(store_url: str) -> None:
+    with pytest.raises(SchemaError, match="lacks the migrations 0001_spans"):
+        open_clickhouse(store_url, migrate=False)
+
+
+def test_two_processes_at_once_migrate_once(store_url: str) -> None:
+    clients = [connect(Address.of(store_url)) for _ in range(3)]
+    done: list[tuple[Migration, ...]] = []
+
+    def work(client: Client) -> None:
+        done.append(migrate(client))
+
+    threads = [threading.Thread(target=work, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 3
+    rows = clients[0].rows("SELECT number, count() FROM migrations GROUP BY number ORDER BY number")
+    assert rows == [(m.number, 1) for m in KNOWN]
+    for client in clients:
+        client.close()
+
+
+def test_a_lock_of_a_dead_process_is_taken_over_when_it_is_old(client: Client) -> None:
+    client.execute("CREATE TABLE migration_lock (held UInt8) ENGINE = Memory COMMENT 'host 1 1000'")
+    assert migrate(client, stale_s=60) == KNOWN
+    fresh = f"gone_{uuid.uuid4().hex}"
+    later = Migration(len(KNOWN) + 1, "later", f"CREATE TABLE IF NOT EXISTS {fresh} (x UInt8) ENGINE = Memory;\n")
+    client.execute("CREATE TABLE migration_lock (held UInt8) ENGINE = Memory COMMENT 'host 1 9000000000000000000'")
+    with pytest.raises(SchemaError, match=r"\(host 1 9000000000000000000\) holds the migration lock"):
+        migrate(client, known=(*KNOWN, later), patience_s=0.3)
+    assert migrate(client, known=(*KNOWN, later), exclusive=True) == (later,)
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from evalspan_collector.store._embedded import Engine, EngineSql
+from evalspan_collector.store.migrate import migrate
+engine = Engine(Path(sys.argv[1])); engine.open()
+left = int(sys.argv[2])
+sql = EngineSql(engine, "evalspan")
+class Dying:
+    def rows(self, text, parameters=None):
+        return sql.rows(text, parameters)
+    def execute(self, text, parameters=None):
+        global left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        sql.execute(text, parameters)
+migrate(Dying(), exclusive=True)
+engine.close()
+print("done")
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_migration_killed_at_any_statement_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    statements = 4 + sum(len(m.statements) + 1 for m in KNOWN)  # lock, table, ..., unlock
+    folder = tmp_path / "store"
+    killed = 0
+    for step in (0, 1, 2, 3, 6, 9, 12, 17, statements):
+        done = subprocess.run(
+            [sys.executable, "-c", _KILLED, str(folder), str(step)], capture_output=True, text=True, check=False
+        )
+        if done.returncode == -signal.SIGKILL:
+            killed += 1
+            continue
+        assert done.returncode == 0, done.stderr
+    assert killed >= 6
+    store = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(folder), "999"], capture_output=True, text=True, check=False
+    )
+    assert store.stdout.strip() == "done"
+
+
+# cluster
+
+
+def cluster_sql() -> str:
+    ddl = ClusterDdl("prod", "evalspan")
+    return ";\n\n".join(text for m in KNOWN for s in m.statements for text in ddl(s)) + ";\n"
+
+
+def test_the_cluster_schema_is_the_one_on_file() -> None:
+    """`EVALSPAN_UPDATE_SNAPSHOTS=1` writes it anew."""
+    path = Path(__file__).parent / "snapshots" / "cluster_schema.sql"
+    if os.environ.get("EVALSPAN_UPDATE_SNAPSHOTS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(cluster_sql(), encoding="utf-8")
+    assert cluster_sql() == path.read_text(encoding="utf-8")
+
+
+def test_every_table_of_a_cluster_is_replicated_and_distributed() -> None:
+    ddl = ClusterDdl("prod", "evalspan")
+    for migration in KNOWN:
+        for statement in migration.statements:
+            local, front = ddl(statement)
+            assert "ON CLUSTER 'prod'" in local
+            assert "ENGINE = Replicated" in local
+            assert "'/clickhouse/tables/{shard}/evalspan/" in local
+            assert "non_replicated" not in local
+            assert "ENGINE = Distributed('prod', 'evalspan', " in front
+    assert SHARDING["spans"] == SHARDING["logs"] == "cityHash64(trace_id)"
+    assert ddl("ALTER TABLE runs ADD COLUMN IF NOT EXISTS x UInt8") == (
+        "ALTER TABLE runs_local ON CLUSTER 'prod' ADD COLUMN IF NOT EXISTS x UInt8",
+        "ALTER TABLE runs ON CLUSTER 'prod' ADD COLUMN IF NOT EXISTS x UInt8",
+    )
+    with pytest.raises(ConfigError, match="may hold letters"):
+        ClusterDdl("x'; DROP", "evalspan")
+
+
+def test_the_engine_parses_every_cluster_statement(client: Client) -> None:
+    ddl = ClusterDdl("prod", "evalspan")
+    for migration in KNOWN:
+        for statement in migration.statements:
+            for text in ddl(statement):
+                assert client.rows(f"EXPLAIN AST {text}")
+
+
+def test_a_cluster_is_named_in_the_url() -> None:
+    address = Address.of("https://u:p@ch.example:8443/prod?cluster=main&verify=false")
+    assert (address.cluster, address.database, address.port) == ("main", "prod", 8443)
+    assert address.options == (("verify", "false"),)
+    with pytest.raises(ConfigError, match="not http"):
+        Address.of("mysql://u:secret@h/db")
+    assert "secret" not in str(address)
