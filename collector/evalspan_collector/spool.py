@@ -319,9 +319,13 @@ class Spool:
         self._forget_before(end)
 
     def _forget_before(self, position: Position) -> None:
-        """Delete segments that lie wholly before the checkpoint."""
+        """Delete segments that lie wholly before the checkpoint, the open one too while nobody writes to it."""
         with self._changed:
-            open_number = self._writer.number if self._writer is not None else None
+            writer = self._writer
+            if writer and writer.size and not self._writing and position >= (writer.number, writer.size):
+                os.close(writer.descriptor)
+                writer = self._writer = None
+            open_number = writer.number if writer else None
             for number in sorted(self._sizes):
                 passed = number < position.segment or (
                     number == position.segment and position.offset >= self._sizes[number]

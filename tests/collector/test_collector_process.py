@@ -180,7 +180,7 @@ def test_a_burst_over_many_connections_loses_nothing(stack: Stack) -> None:
     idle = [grpc.insecure_channel(stack.address, options=[("grpc.use_local_subchannel_pool", 1)]) for _ in range(100)]
     try:
         for channel in idle:
-            grpc.channel_ready_future(channel).result(timeout=60)
+            grpc.channel_ready_future(channel).result(timeout=60)  # pyright: ignore[reportUnknownMemberType]  # stub
         ledger = Ledger()
         send_all(load(8000), lambda: GrpcClient(stack.address, timeout_s=30), ledger, clients=50, deadline_s=200)
     finally:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
 from evalspan.errors import ConfigError
 from evalspan_collector.spool import Block, Damage, Position, Signal, Spool, SpoolFullError, SpoolRecord
 
@@ -159,6 +160,16 @@ def test_a_full_spool_refuses_and_takes_again_once_drained(tmp_path: Path) -> No
     spool.finish_block(records(spool)[-1].end)
     put(spool, b"x" * 3000)
     assert len(records(spool)) == 1
+
+
+def test_a_drained_segment_makes_room_though_it_is_still_open(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path, max_bytes=10_000, segment_bytes=1 << 20)
+    for _ in range(5):
+        put(spool, b"x" * 6000)
+        (record,) = records(spool)
+        spool.finish_block(record.end)
+        assert segments(tmp_path) == []
+    assert spool.bytes_used == 0
 
 
 def test_a_disk_that_refuses_acknowledges_nothing_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,4 +229,4 @@ def presented_key(authorization: str | None, api_key: str | None) -> str | None:
 
 
 def _digest(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
