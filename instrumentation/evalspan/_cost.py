@@ -27,7 +27,8 @@ _INCLUSIVE_SCOPES = (
     "pydantic-ai",
     "evalspan",
 )
-_PROBE = 1_000_000
+_PROBE = 1_000
+_UNLIMITED = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,10 @@ class Pricer:
 
     def __init__(self) -> None:
         self._found: bool | None = None
-        self._prices: Any = None  # the module: untyped here so that a bare install type-checks too
-        self._rates: dict[tuple[str, str | None], _Rates | None] = {}
+        # Objects of the package are untyped here, so that a bare install type-checks too.
+        self._prices: Any = None
+        self._models: dict[tuple[str, str | None], Any] = {}
+        self._rates: dict[int, _Rates | None] = {}  # by identity of a price in the package's list, which stays
 
     def cost(self, span: ReadableSpan) -> float | None:
         """US dollars of the call, None when it is no model call or its price is unknown."""
@@ -83,58 +86,65 @@ class Pricer:
 
     def _price(self, tokens: Tokens, model: str, provider: str | None, start_ns: int | None) -> float | None:
         key = (model, provider)
-        if key not in self._rates:
-            self._rates[key] = self._flat_rates(model, provider)
-        rates = self._rates[key]
-        if rates is not None:
-            return rates.cost(tokens)
-        at = None if start_ns is None else datetime.fromtimestamp(start_ns / 1e9, tz=UTC)
-        return self._calculate(tokens, model, provider, at)
-
-    def _calculate(self, tokens: Tokens, model: str, provider: str | None, at: datetime | None) -> float | None:
-        usage = self._prices.Usage(**tokens.keywords())
-        try:
-            found = self._prices.calc_price(usage, model, provider_id=provider, genai_request_timestamp=at)
-        except (LookupError, ValueError):  # a model or provider the list does not have, or usage it cannot price
+        if key not in self._models:
+            self._models[key] = self._find(model, provider)
+        found = self._models[key]
+        if found is None:
             return None
-        return float(found.total_price)
+        at = datetime.now(UTC) if start_ns is None else datetime.fromtimestamp(start_ns / 1e9, tz=UTC)
+        price: Any = found.model.get_prices(at)
+        if id(price) not in self._rates:
+            self._rates[id(price)] = _rates_of(found, price, at)
+        rates = self._rates[id(price)]
+        return rates.cost(tokens) if rates is not None and tokens.given <= rates.below else _ask(found, tokens, at)
 
-    def _flat_rates(self, model: str, provider: str | None) -> "_Rates | None":
-        """Dollars per token where they depend on nothing but the kind of token; None where they do.
-
-        One look-up in the list costs about 200 us, as much as the rest of our overhead; a flat price needs only one.
-        """
-        types: Any = importlib.import_module("genai_prices.types")
+    def _find(self, model: str, provider: str | None) -> Any:
         try:
-            found = self._prices.calc_price(self._prices.Usage(input_tokens=1), model, provider_id=provider)
-        except (LookupError, ValueError):
+            return self._prices.calc_price(self._prices.Usage(input_tokens=1), model, provider_id=provider)
+        except (LookupError, ValueError):  # the list does not have it
             return None
-        prices: Any = found.model.prices
-        if not isinstance(prices, types.ModelPrice):
-            return None  # the price depends on the date or the time of day
-        if any(isinstance(price, types.TieredPrices) for price in cast("dict[str, object]", vars(prices)).values()):
-            return None  # the price depends on the size of the input
-        probes = [
-            Tokens(_PROBE, 0),
-            Tokens(0, _PROBE),
-            Tokens(_PROBE, 0, read=_PROBE),
-            Tokens(_PROBE, 0, write=_PROBE),
-            Tokens(_PROBE, 0, write=_PROBE, write_1h=_PROBE),
-        ]
-        totals = [self._calculate(probe, model, provider, None) for probe in probes]
-        known = [total for total in totals if total is not None]
-        return _Rates(*(total / _PROBE for total in known)) if len(known) == len(probes) else None
+
+
+def _ask(found: Any, tokens: Tokens, at: datetime) -> float | None:
+    """The price list's own answer."""
+    usage = importlib.import_module("genai_prices").Usage(**tokens.keywords())
+    try:
+        return float(found.model.calc_price(usage, found.provider, genai_request_timestamp=at).total_price)
+    except (LookupError, ValueError):  # usage it cannot price
+        return None
+
+
+def _rates_of(found: Any, price: Any, at: datetime) -> "_Rates | None":
+    """Dollars per token, asked of the list once: asking takes it about 200 us, more than the rest of our overhead.
+
+    Where the price rises with the size of the input, the rates hold below the first step.
+    """
+    kinds = list(cast("dict[str, Any]", vars(price)).values())
+    below: int = min((tier.start for kind in kinds for tier in getattr(kind, "tiers", ())), default=_UNLIMITED)
+    probes = (
+        Tokens(_PROBE, 0),
+        Tokens(0, _PROBE),
+        Tokens(_PROBE, 0, read=_PROBE),
+        Tokens(_PROBE, 0, write=_PROBE),
+        Tokens(_PROBE, 0, write=_PROBE, write_1h=_PROBE),
+    )
+    known = [total for probe in probes if (total := _ask(found, probe, at)) is not None]
+    if below < _PROBE or len(known) < len(probes):
+        return None
+    given, made, read, write, write_1h = (total / _PROBE for total in known)
+    return _Rates(given, made, read, write, write_1h, below)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """Dollars per token of each kind."""
+    """Dollars per token of each kind, for inputs of at most `below` tokens."""
 
     given: float
     made: float
     read: float
     write: float
     write_1h: float
+    below: int
 
     def cost(self, tokens: Tokens) -> float:
         plain = tokens.given - tokens.read - tokens.write

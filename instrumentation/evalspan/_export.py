@@ -29,6 +29,7 @@ FLUSH_SECONDS_AWAY = 1.0
 _SPAN_BYTES = 192
 _ITEM_BYTES = 24
 _SCOPE_BYTES = 256
+_NUMBERS = frozenset({bool, float, int})
 
 
 def span_size(span: ReadableSpan) -> int:
@@ -42,8 +43,15 @@ def span_size(span: ReadableSpan) -> int:
     return size
 
 
-def _attributes(values: object) -> int:
-    return _value(values) if values else 0
+def _attributes(values: Mapping[str, object] | None) -> int:
+    size = 0
+    for name, value in (values or {}).items():
+        size += 2 * _ITEM_BYTES + _text(name)
+        if type(value) is str:  # by far the most, and this runs on the agent's thread
+            size += len(value) if value.isascii() else _text(value)
+        elif type(value) not in _NUMBERS:
+            size += _value(value)
+    return size
 
 
 def _value(value: object) -> int:
@@ -52,8 +60,7 @@ def _value(value: object) -> int:
     if isinstance(value, bytes):
         return _ITEM_BYTES + len(value)
     if isinstance(value, Mapping):
-        pairs = cast("Mapping[object, object]", value).items()
-        return _ITEM_BYTES + sum(_ITEM_BYTES + _text(str(name)) + _value(item) for name, item in pairs)
+        return _ITEM_BYTES + _attributes(cast("Mapping[str, object]", value))
     if isinstance(value, Sequence):
         return _ITEM_BYTES + sum(_value(item) for item in cast("Sequence[object]", value))
     return _ITEM_BYTES
@@ -63,13 +70,15 @@ def _text(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
-def batches(spans: Sequence[ReadableSpan], limit: int) -> Iterator[Sequence[ReadableSpan]]:
+def batches(
+    spans: Sequence[ReadableSpan], limit: int, size_of: Callable[[ReadableSpan], int] = span_size
+) -> Iterator[Sequence[ReadableSpan]]:
     """Cut a batch so that no part passes `limit` bytes; a single span larger than that goes alone."""
     part: list[ReadableSpan] = []
     held = 0
     resources: set[int] = set()
     for span in spans:
-        size = span_size(span)
+        size = size_of(span)
         new = id(span.resource) not in resources
         size_with_resource = size + (_resource(span.resource) if new else 0)
         if part and held + size_with_resource > limit:
@@ -112,6 +121,8 @@ class SplittingExporter(SpanExporter):
         self._pid = os.getpid()
         self._closed = False
         self._sending = 0
+        #: How large a span is; the processor, which looked already, puts its own answer here.
+        self.size_of: Callable[[ReadableSpan], int] = span_size
         self.lost = 0
         #: Whether the last export arrived; None before the first.
         self.reachable: bool | None = None
@@ -193,9 +204,10 @@ class BoundedProcessor(BatchSpanProcessor):
         self._flush_seconds = flush_seconds
         self._lock = threading.Lock()
         self._held = 0
-        self._count = 0
+        self._sizes: dict[int, int] = {}  # by identity, of the spans that wait: looking once is enough
         self._closed = False
         self.dropped = 0
+        exporter.size_of = self._size_of
         super().__init__(_Releasing(exporter, self._release))
         # Counted here as well, because the SDK's queue drops its oldest span without telling whose bytes are free.
         self._max_count = self._batch_processor._max_queue_size  # noqa: SLF001 - what OTEL_BSP_MAX_QUEUE_SIZE came to
@@ -209,17 +221,19 @@ class BoundedProcessor(BatchSpanProcessor):
             return
         size = span_size(span)
         with self._lock:
-            fits = self._held + size <= self._max_held and self._count < self._max_count
+            fits = self._held + size <= self._max_held and len(self._sizes) < self._max_count
             if fits:
                 self._held += size
-                self._count += 1
+                self._sizes[id(span)] = size
             else:
                 self.dropped += 1
         if fits:
             super().on_end(span)
         elif self.dropped == 1:
             _log.warning(
-                "evalspan drops spans: %d spans, %d bytes wait for export already (said once)", self._count, self._held
+                "evalspan drops spans: %d spans, %d bytes wait for export already (said once)",
+                len(self._sizes),
+                self._held,
             )
 
     def shutdown(self) -> None:
@@ -242,12 +256,15 @@ class BoundedProcessor(BatchSpanProcessor):
 
     def _release(self, spans: Sequence[ReadableSpan]) -> None:
         with self._lock:
-            self._held -= sum(span_size(span) for span in spans)
-            self._count -= len(spans)
+            self._held -= sum(self._sizes.pop(id(span), 0) for span in spans)
+
+    def _size_of(self, span: ReadableSpan) -> int:
+        return self._sizes.get(id(span)) or span_size(span)
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
-        self._held = self._count = 0  # the SDK empties the child's queue: those spans are the parent's to send
+        self._held = 0
+        self._sizes.clear()  # the SDK empties the child's queue: those spans are the parent's to send
 
 
 class _Releasing(SpanExporter):

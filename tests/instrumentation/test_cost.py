@@ -1,6 +1,7 @@
 """Cost: the price on a model-call span equals the price list's own answer."""
 
 import importlib.util
+from datetime import UTC, datetime
 from typing import Any
 
 import genai_prices
@@ -92,20 +93,26 @@ def _models() -> list[tuple[str, str]]:
     return [(p.id, m.id) for p in get_snapshot().providers if p.id in wanted for m in p.models]
 
 
-def test_every_model_of_five_providers_is_priced_as_the_list_itself_does() -> None:
+@pytest.mark.parametrize("size", [2_000, 250_000], ids=["small", "beyond-the-first-step"])
+def test_every_model_of_five_providers_is_priced_as_the_list_itself_does(size: int) -> None:
     pricer = Pricer()
+    at = datetime.fromtimestamp(1_790_000_000, tz=UTC)
     compared = 0
     for provider, model in _models():
-        found = span(**{"gen_ai.provider.name": provider, "gen_ai.response.model": model})
-        usage = genai_prices.Usage(input_tokens=1147, cache_write_tokens=1117, output_tokens=36)
+        changed = {
+            "gen_ai.provider.name": provider,
+            "gen_ai.response.model": model,
+            "gen_ai.usage.input_tokens": size,
+            "gen_ai.usage.cache_read.input_tokens": 500,
+        }
+        usage = genai_prices.Usage(input_tokens=size, cache_write_tokens=1117, cache_read_tokens=500, output_tokens=36)
         try:
-            expected = genai_prices.calc_price(usage, model, provider_id=provider)
+            expected = genai_prices.calc_price(usage, model, provider_id=provider, genai_request_timestamp=at)
         except (LookupError, ValueError):
             continue
-        if not isinstance(expected.model.prices, list):  # what depends on the date is asked with the span's date
-            assert pricer.cost(found) == pytest.approx(float(expected.total_price), rel=1e-9), (provider, model)
-            compared += 1
-    assert compared > 100
+        assert pricer.cost(span(**changed)) == pytest.approx(float(expected.total_price), rel=1e-9), (provider, model)
+        compared += 1
+    assert compared > 150
 
 
 def test_without_the_price_list_there_is_no_price(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,8 +92,8 @@ SCENARIOS: tuple[Scenario, ...] = (
                 _analysis(
                     "HLIO",
                     "Helio Grid: expensive for a utility",
-                    "Helio Grid trades at $197.42, down 1.41% on the day. Its P/E of 29.99 is above the sector's 27.3 "
-                    "while revenue grows 9.7%, so I would hold rather than buy.",
+                    "Helio Grid trades at $197.42, down 1.41% on the day. Its P/E of 29.99 is above the sector's 27.3. "
+                    "Revenue grows 9.7%: I would hold rather than buy.",
                 ),
             ),
         ),

@@ -24,7 +24,9 @@ def fetch_stock_data(ticker: str) -> dict[str, Any]:
     """Fetch the latest quote and fundamentals of one company."""
     if ticker not in QUOTES:
         raise LookupError(f"no company has the ticker {ticker!r}; known are {', '.join(sorted(QUOTES))}")
-    return asdict(QUOTES[ticker])
+    fields = asdict(QUOTES[ticker])
+    del fields["sector_pe"]  # the benchmark belongs to the analysis
+    return fields
 
 
 @evalspan.tool
