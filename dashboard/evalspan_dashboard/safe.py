@@ -5,10 +5,11 @@ A markdown image in a trace would make the operator's browser call out. So text 
 """
 
 import re
+from typing import Any, cast
 
 from evalspan_dashboard.output import clean
 
-__all__ = ["label", "plain"]
+__all__ = ["label", "plain", "plain_json"]
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&@/=^\"'])")
 
@@ -21,3 +22,14 @@ def label(text: object, *, limit: int = 120) -> str:
 def plain(text: object, *, limit: int = 200_000) -> str:
     """Untrusted text for `st.text` and `st.code`: control and direction characters made visible."""
     return clean(text, limit=limit, lines=True)
+
+
+def plain_json(value: Any) -> Any:
+    """Untrusted JSON for `st.json`: every text in it, keys too, like `plain`."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, dict):
+        return {plain(key): plain_json(item) for key, item in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(item) for item in cast("list[object]", value)]
+    return value

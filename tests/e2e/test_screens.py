@@ -55,6 +55,7 @@ def _shot(page: Page, name: str) -> None:
     folder = os.environ.get("EVALSPAN_SCREENSHOTS")
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
+        page.wait_for_timeout(1500)  # charts and tables are drawn after the script has run
         page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
 
 
@@ -77,7 +78,7 @@ def test_the_overview_shows_pass_rates_cost_latency_and_errors(demo_evalspan: An
     for title in ("Error rate", "Latency p95", "Cost", "Worst scores"):
         expect(page.get_by_text(title, exact=True).first).to_be_visible()
     _settled(page)
-    assert page.locator("[data-testid=stVegaLiteChart]").count() == 4
+    expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(4, timeout=WAIT_MS)
     _shot(page, "overview")
 
 
@@ -98,8 +99,8 @@ def test_the_run_page_names_the_contradiction_with_tool_path_and_true_value(demo
     expect(claim).to_be_visible(timeout=WAIT_MS)
     _settled(page)
     for tool in ("fetch_stock_data", "analyze_metrics", "write_summary"):
-        assert page.get_by_text(tool.replace("_", "_")).count() > 0
-    assert page.locator("[data-testid=stVegaLiteChart]").count() == 1
+        expect(page.get_by_text(tool).first).to_be_visible(timeout=WAIT_MS)
+    expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(1, timeout=WAIT_MS)
     page.get_by_text(re.compile("tool call fetch_stock_data")).first.click()
     expect(page.get_by_text("187.42").first).to_be_visible(timeout=WAIT_MS)
     _shot(page, "run")

@@ -1,5 +1,7 @@
 """Alerts: where each one stands, and what changed."""
 
+from typing import Literal
+
 import streamlit as st
 
 from evalspan_collector.run import iso_time
@@ -7,13 +9,21 @@ from evalspan_dashboard import queries, screen
 from evalspan_dashboard.output import clean, number
 from evalspan_dashboard.safe import label
 
-_MARKS = {"firing": "🔴", "pending": "🟡", "no_data": "⚪", "resolved": "🟢", "ok": "🟢"}
+_COLOURS: dict[str, Literal["red", "orange", "gray", "green"]] = {
+    "firing": "red",
+    "pending": "orange",
+    "no_data": "gray",
+    "resolved": "green",
+    "ok": "green",
+}
 
 
 def _states(board: queries.AlertBoard) -> None:
     for state in board.states:
-        st.markdown(f"{_MARKS.get(state.state, '')} **{label(state.alert)}** {label(state.state)}")
-        st.text(f"since {iso_time(state.since_ns)[:19]}Z   value {number(state.value, 3)}   sample {state.sample}")
+        left, right = st.columns([1, 6], vertical_alignment="center")
+        left.badge(label(state.state), color=_COLOURS.get(state.state, "gray"))
+        right.markdown(f"**{label(state.alert)}**")
+        right.text(f"since {iso_time(state.since_ns)[:19]}Z   value {number(state.value, 3)}   sample {state.sample}")
 
 
 def page() -> None:

@@ -1,6 +1,5 @@
 """Run: what the agent did, and why each score is what it is."""
 
-import json
 from typing import Any
 
 import streamlit as st
@@ -9,7 +8,7 @@ from evalspan_collector.records import ScoreRecord
 from evalspan_collector.run import Run, Step, iso_time
 from evalspan_dashboard import figures, queries, screen
 from evalspan_dashboard.output import clean, number, seconds, usd
-from evalspan_dashboard.safe import label, plain
+from evalspan_dashboard.safe import label, plain, plain_json
 
 #: Evidence shown at once; the rest waits behind a switch.
 SHOWN = 20
@@ -94,7 +93,7 @@ def _score(score: ScoreRecord) -> None:
 def _show_value(title: str, value: Any) -> None:
     st.caption(title)
     if isinstance(value, dict | list):
-        st.json(json.loads(plain(json.dumps(value, ensure_ascii=False))), expanded=2)
+        st.json(plain_json(value), expanded=2)
     else:
         st.code(plain("not captured" if value is None else value), language=None, wrap_lines=True)
 
@@ -162,7 +161,7 @@ def _rest(view: queries.RunPage) -> None:
         facts = {
             k: v for k, v in view.run.to_json().items() if k not in ("tools", "model_calls", "retrievals", "output")
         }
-        st.json(json.loads(plain(json.dumps(facts, ensure_ascii=False))), expanded=1)
+        st.json(plain_json(facts), expanded=1)
 
 
 def page() -> None:
