@@ -7,7 +7,7 @@ from typing import Any
 
 from evalspan_collector.lenient_json import as_text, dump, is_list, is_object, parse, parse_object, unwrap
 from evalspan_collector.message import Role
-from evalspan_collector.messages import dumps, from_value, system_text, unflatten
+from evalspan_collector.messages import dumps, from_flat, from_value, system_text, unflatten
 from evalspan_collector.python_repr import looks_like_repr, read_repr
 
 __all__ = [
@@ -244,8 +244,7 @@ def flat_messages(role: Role) -> Convert:
     """Messages from indexed attributes, given as {rest of key: value}."""
 
     def convert(value: Any) -> str | None:
-        listed = unflatten(value)
-        found = from_value(listed if is_list(listed) else [listed], role)
+        found = from_flat(value, role)
         return dumps(found) if any(m.parts for m in found) else None
 
     return convert

@@ -86,13 +86,12 @@ def _value(node: ast.expr, depth: int) -> Any:
 
 
 def _object(node: ast.Call, depth: int) -> Any:
-    name = (
-        node.func.id
-        if isinstance(node.func, ast.Name)
-        else node.func.attr
-        if isinstance(node.func, ast.Attribute)
-        else ""
-    )
+    func = node.func
+    while isinstance(func, ast.Attribute):
+        func = func.value
+    if not isinstance(func, ast.Name):
+        raise ValueError("a call of a call is no data")  # noqa: TRY004 - the caller's one error for "no data"
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else func.id
     if not node.keywords and len(node.args) == 1:
         return _value(node.args[0], depth + 1)  # set([...]), UUID('...'), Decimal('1.5')
     fields: dict[str, Any] = {CLASS: name}

@@ -1,15 +1,16 @@
 """Messages of every generation and vendor, read to one normal form and written back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from evalspan_collector.lenient_json import dump
+from evalspan_collector.lenient_json import dump, is_list, is_object
 from evalspan_collector.message import Message, Part, Role
 from evalspan_collector.messages._container import from_value
 from evalspan_collector.messages._indexed import unflatten
+from evalspan_collector.messages._message import message
 from evalspan_collector.messages._result import tool_result
 
-__all__ = ["dumps", "from_value", "last_text", "loads", "system_text", "tool_result", "unflatten"]
+__all__ = ["dumps", "from_flat", "from_value", "last_text", "loads", "system_text", "tool_result", "unflatten"]
 
 
 def loads(text: str | None, role: Role = "user") -> tuple[Message, ...]:
@@ -23,6 +24,13 @@ def loads(text: str | None, role: Role = "user") -> tuple[Message, ...]:
         The messages in order; empty when the text is None or blank. `loads(dumps(x)) == x`.
     """
     return from_value(text, role)
+
+
+def from_flat(flat: Mapping[str, Any], role: Role) -> tuple[Message, ...]:
+    """Messages from indexed attributes, given as {rest of key: value}; a missing role is `role`."""
+    listed = unflatten(flat)
+    found = (message(m, role) for m in (listed if is_list(listed) else [listed]) if is_object(m))
+    return tuple(m for m in found if m is not None)
 
 
 def dumps(messages: Iterable[Message]) -> str:

@@ -44,7 +44,9 @@ def _from_text(value: str, role: Role, depth: int) -> tuple[Message, ...]:
     parsed = unwrap(value, python=True)
     if isinstance(parsed, str) and looks_like_repr(parsed):
         parsed = read_repr(parsed) or parsed
-    if isinstance(parsed, dict | list):
+    if parsed == []:
+        return ()
+    if is_object(parsed) or is_list(parsed):
         found = from_value(parsed, role, depth + 1)
         if found:
             return found

@@ -6,7 +6,7 @@ from typing import Any
 from evalspan_collector.lenient_json import as_text, is_list, is_object, parse, unwrap
 from evalspan_collector.message import Message, Part, Role
 from evalspan_collector.messages._part import looks_like_part, part, text_part, tool_call, tool_response
-from evalspan_collector.messages._result import is_langchain, langchain_fields
+from evalspan_collector.messages._result import is_langchain, langchain_fields, word
 from evalspan_collector.python_repr import CLASS
 
 __all__ = ["content_parts", "is_role", "looks_like_message", "message", "role_of"]
@@ -119,13 +119,13 @@ def looks_like_message(value: Any) -> bool:
         return False
     if "role" in value and (any(k in value for k in _CONTENT_KEYS) or (CLASS in value and "args" not in value)):
         return True
-    if "_role" in value or is_langchain(value) or value.get("event.name") in _EVENT_ROLES:
+    if "_role" in value or is_langchain(value) or word(value.get("event.name")) in _EVENT_ROLES:
         return True
     inner = value.get("message")
     return (
         _typed(value)
         or (is_object(inner) and looks_like_message(inner))
-        or (value.get("kind") in {"request", "response"} and is_list(value.get("parts")))
+        or (word(value.get("kind")) in {"request", "response"} and is_list(value.get("parts")))
     )
 
 
@@ -173,7 +173,7 @@ def message(value: _Dict, default: Role, depth: int = 0) -> Message | None:
         item = _response_item(kind, value)
         if item is not None:
             return item
-    if value.get("kind") in {"request", "response"} and is_list(value.get("parts")):
+    if word(value.get("kind")) in {"request", "response"} and is_list(value.get("parts")):
         return _pydantic_ai(value)
     return _plain(value, _role(value, default))
 
@@ -189,6 +189,11 @@ def _unwrapped(value: _Dict) -> _Dict | None:
             if "role" not in inner and "event.name" in value
             else inner
         )
+    if len(value) == 1:  # OpenInference: prompts.0.prompt.text, choices.0.completion.text
+        for key in ("prompt", "completion"):
+            text = value.get(key)
+            if is_object(text) and "text" in text:
+                return text
     data = value.get("data")
     if is_object(data) and isinstance(value.get("type"), str) and "content" in data and "content" not in value:
         return {**data, "type": value["type"]}
@@ -265,10 +270,15 @@ def _pydantic_ai(value: _Dict) -> Message:
 def _plain(value: _Dict, role: Role) -> Message:
     """Role, content and tool calls side by side: OpenAI, Anthropic, Bedrock, Gemini, Vercel and their kin."""
     parts = _contents(value, role)
-    seen = {(p.id, p.name) for p in parts if p.type == "tool_call" and p.id}
+    seen: dict[tuple[str | None, str | None], int] = {
+        (p.id, p.name): n for n, p in enumerate(parts) if p.type == "tool_call" and p.id
+    }
     for call in _calls(value):
-        if (call.id, call.name) not in seen:
+        place = seen.get((call.id, call.name))
+        if place is None:
             parts.append(call)
+        elif parts[place].arguments is None:  # the same call, told twice: keep the fuller
+            parts[place] = call
     name = value.get("name")
     return Message(
         role=_settled_role(role, parts),
@@ -307,8 +317,10 @@ def _contents(value: _Dict, role: Role) -> list[Part]:
 def _tool_answer(value: _Dict, content: Any) -> Part | None:
     """The whole message as one tool result, unless its content is a list of results with ids of their own."""
     parsed = unwrap(content)
-    if is_list(parsed) and any(p.type == "tool_call_response" and (p.id or p.name) for p in map(part, parsed)):
-        return None
+    if is_list(parsed):
+        inner = [p for block in parsed for p in _entry(block)]
+        if any(p.type == "tool_call_response" and (p.id or p.name) for p in inner):
+            return None
     call_id = value.get("tool_call_id", value.get("call_id"))
     if call_id is None and isinstance(value.get("id"), str):
         call_id = value["id"]

@@ -6,7 +6,7 @@ from typing import Any
 from evalspan_collector.lenient_json import is_list, is_object, unwrap
 from evalspan_collector.python_repr import CLASS, read_repr
 
-__all__ = ["is_langchain", "langchain_fields", "tool_result"]
+__all__ = ["is_langchain", "langchain_fields", "tool_result", "word"]
 
 _TEXT_TYPES = frozenset({"text", "output_text", "input_text"})
 _VERCEL_OK = frozenset({"json", "text", "content"})
@@ -80,7 +80,7 @@ def _step(value: Any) -> tuple[Any, bool | None]:
     wrapped = _enveloped(value)
     if wrapped is not None:
         return wrapped
-    kind = value.get("type")
+    kind = word(value.get("type"))
     if kind in _VERCEL_OK and "value" in value and len(value) <= 3:
         return value["value"], None
     if kind in _VERCEL_ERROR and ("value" in value or "reason" in value):
@@ -127,7 +127,7 @@ def _from_blocks(blocks: list[Any]) -> tuple[Any, bool | None]:
         text = block.get("text")
         if (
             isinstance(text, str)
-            and (block.get("type") in _TEXT_TYPES or block.keys() <= {"text"})
+            and (word(block.get("type")) in _TEXT_TYPES or block.keys() <= {"text"})
             and block.keys() <= _BLOCK_KEYS
         ):
             texts.append(text)
@@ -146,11 +146,16 @@ def _from_blocks(blocks: list[Any]) -> tuple[Any, bool | None]:
     return ("\n".join(texts), None) if texts else (blocks, None)
 
 
+def word(value: Any) -> str:
+    """The value when it is a text, else nothing: what vendors call a type may be anything."""
+    return value if isinstance(value, str) else ""
+
+
 def is_langchain(value: Mapping[str, Any]) -> bool:
     """True for a serialised LangChain message, constructor form or plain."""
     if value.get("type") == "constructor" and is_object(value.get("kwargs")) and is_list(value.get("id")):
         return True
-    if value.get("type") in {"tool", "ToolMessage"} and "content" in value and "tool_call_id" in value:
+    if word(value.get("type")) in {"tool", "ToolMessage"} and "content" in value and "tool_call_id" in value:
         return True
     data = value.get("data")
     if value.get("type") == "tool" and is_object(data) and "content" in data:
