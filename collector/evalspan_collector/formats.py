@@ -136,16 +136,21 @@ def _gunzip(data: bytes) -> tuple[bytes, str]:
 
 
 def _as_text(data: bytes) -> str | None:
-    """The text of a text file; None for binary data. Text with a few damaged bytes is still text."""
-    head = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not head:
-        return "" if not data.strip() else None
-    if head[:1] not in {b"{", b"["} and (b"\x00" in head or any(c < 9 or 13 < c < 32 for c in head)):
+    """The text of a text file; None for binary data. Text with a few damaged bytes is still text.
+
+    Neither JSON nor prose has raw control characters, while every protobuf request has some at its beginning
+    (its first bytes may well be a line feed and a bracket).
+    """
+    head = data[:4096]
+    if not head.strip():
+        return ""
+    if any(c < 9 or 13 < c < 32 for c in head):
         return None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return data.decode("utf-8", "replace") if head[:1] in {b"{", b"["} else None
+        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        return data.decode("utf-8", "replace") if start in {b"{", b"["} else None
 
 
 def _binary(data: bytes, place: str) -> Iterator[OtlpRequest | Problem]:

@@ -100,6 +100,15 @@ def test_the_content_tells_the_format_plain_and_gzipped(
         assert read(file) == (names, logs, [])
 
 
+def test_a_protobuf_request_that_starts_like_json_is_protobuf(tmp_path: Path) -> None:
+    found = ExportTraceServiceRequest.FromString(protobuf_traces())
+    found.resource_spans[0].resource.attributes.add(key="pad").value.string_value = ""
+    while (body := found.SerializeToString())[:2] != b"\n[":
+        found.resource_spans[0].resource.attributes[0].value.string_value += "x"
+    (tmp_path / "traces.binpb").write_bytes(body)
+    assert read(tmp_path) == (["chat m"], 0, [])
+
+
 def test_a_broken_line_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     file = tmp_path / "spans.jsonl"
     file.write_text("\n".join([json.dumps(TRACES), '{"resourceSpans": [', "", json.dumps(TRACES)]))
