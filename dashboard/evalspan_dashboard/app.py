@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-st.set_page_config(page_title="evalspan", page_icon=":material/troubleshoot:", layout="wide")
+st.set_page_config(page_title="evalspan", layout="wide")
 
 st.navigation(
     [
