@@ -14,7 +14,11 @@ __all__ = ["latency_chart", "number_chart", "pass_rate_chart", "runs_chart", "ti
 
 #: Colours that stay apart for colour-blind readers (Okabe and Ito).
 GOOD, BAD, NEUTRAL, ACCENT = "#009E73", "#D55E00", "#999999", "#0072B2"
-HEIGHT = 220
+#: Pixels; axes and legend are inside.
+HEIGHT = 300
+AXES, ROW = 130, 26
+#: Share of the time line that the shortest step still gets, so that it can be seen.
+SLIVER = 0.006
 
 
 def _time(start_ns: int) -> str:
@@ -126,19 +130,24 @@ def number_chart(points: Sequence[RunPoint], title: str) -> alt.Chart:
 
 def timeline_chart(run: Run) -> alt.Chart:
     """Steps of a run as bars over seconds since its start, in the run's order; failed ones stand out."""
-    rows = [
-        {
-            "step": f"{s.index:>3} {'  ' * s.depth}{clean(s.name, limit=48)}",
-            "from": max(0.0, (s.started_ns - run.started_ns) / 1e9) if s.started_ns else 0.0,
-            "to": max(0.0, (s.started_ns - run.started_ns) / 1e9 if s.started_ns else 0.0) + (s.duration_s or 0.0),
-            "kind": "failed" if s.failed else s.kind.replace("_", " "),
-            "seconds": s.duration_s,
-            "agent": clean(s.agent, limit=60),
-        }
-        for s in run.steps
-    ]
+    rows: list[dict[str, Any]] = []
+    for step in run.steps:
+        start = max(0.0, (step.started_ns - run.started_ns) / 1e9) if step.started_ns else 0.0
+        rows.append(
+            {
+                "step": f"{step.index:>3} {'  ' * step.depth}{clean(step.name, limit=48)}",
+                "from": start,
+                "to": start + (step.duration_s or 0.0),
+                "kind": "failed" if step.failed else step.kind.replace("_", " "),
+                "seconds": step.duration_s,
+                "agent": clean(step.agent, limit=60),
+            }
+        )
+    shortest = SLIVER * max((row["to"] for row in rows), default=0.0)
+    for row in rows:
+        row["to"] = max(row["to"], row["from"] + shortest)
     chart: alt.Chart = (
-        _chart(rows, height=max(90, 22 * len(rows)))
+        _chart(rows, height=AXES + ROW * len(rows))
         .mark_bar(height=12, minBandSize=14, cornerRadius=2)
         .encode(
             x=alt.X("from:Q", title="seconds since the start of the run"),

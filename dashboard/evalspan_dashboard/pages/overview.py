@@ -34,11 +34,11 @@ def _totals(view: Overview) -> None:
 
 
 def _metric(total: MetricTotal, before: MetricTotal | None) -> dict[str, object]:
-    earlier = before.pass_rate if before else None
+    earlier = {} if before is None else {"before": before.pass_rate}
     return {
         "metric": clean(total.metric),
         "pass rate": total.pass_rate,
-        "before": earlier,
+        **earlier,
         "average": total.average,
         "scored": total.scored,
         "errors": total.errors,

@@ -77,7 +77,7 @@ def _score(score: ScoreRecord) -> None:
     elif score.not_applicable:
         mark, value = "○", "not applicable"
     else:
-        mark, value = ("✓" if score.passed else "✗"), f"{number(score.value)} of {number(score.threshold)}"
+        mark, value = ("✓" if score.passed else "✗"), f"{number(score.value)}, passes from {number(score.threshold)}"
     with st.expander(f"{mark} {label(score.metric)}  {value}", expanded=score.passed is False or bool(score.error)):
         st.text(plain(score.error or score.reason, limit=4000))
         items = queries.evidence_of(score)
