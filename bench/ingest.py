@@ -1,6 +1,6 @@
 """Ingest: OTLP bytes on the wire to rows that can be queried, against a floor and against peers, interleaved.
 
-    python bench/ingest.py [--quick] [--json] [--spans 200000] [--repeats 3] [--clients 4]
+    python bench/ingest.py [--quick] [--json] [--spans 200000] [--repeats 3] [--clients 4] [--without-runs]
 
 `ours`   a collector process and an embedded store process; 4 gRPC clients, 100 spans of about 2 kB per request.
 `floor`  the rows of `ours`, already encoded in ClickHouse's own format, inserted into a fresh store in blocks.
@@ -107,7 +107,7 @@ class Meter:
         self._thread.join()
 
 
-def wait_for(count: Callable[[], int], wanted: int, *, within_s: float) -> int:
+def wait_for(count: Callable[[], int], wanted: int, *, within_s: float, every_s: float = 0.1) -> int:
     """Poll until `count()` reaches `wanted` or stops growing for `within_s`; the last count."""
     last, changed = -1, time.monotonic()
     while True:
@@ -118,13 +118,19 @@ def wait_for(count: Callable[[], int], wanted: int, *, within_s: float) -> int:
             last, changed = now, time.monotonic()
         elif time.monotonic() - changed > within_s:
             return now
-        time.sleep(0.05)
+        time.sleep(every_s)
 
 
-def measure_ours(requests: Sequence[SentRequest], clients: int, keep: Callable[[Stack], None]) -> Figures:
+#: Makes no run due while the benchmark lasts.
+_WITHOUT_RUNS = {"EVALSPAN_GRACE_S": "3600", "EVALSPAN_GRACE_COMPLETE_S": "3600"}
+
+
+def measure_ours(
+    requests: Sequence[SentRequest], clients: int, keep: Callable[[Stack], None], *, with_runs: bool
+) -> Figures:
     """Our collector and our embedded store."""
     with tempfile.TemporaryDirectory(prefix="evalspan-bench-") as folder:
-        stack = Stack(Path(folder))
+        stack = Stack(Path(folder), env={} if with_runs else _WITHOUT_RUNS)
         try:
             stack.start()
             warm_up = Workload(1).requests(200)
@@ -135,11 +141,13 @@ def measure_ours(requests: Sequence[SentRequest], clients: int, keep: Callable[[
             began = time.monotonic()
             sending_s = send_all(requests, lambda: GrpcClient(stack.address), ledger, clients=clients, deadline_s=300)
             wanted = len(ledger.acknowledged) + 200
+            # The collector's own count is cheap to ask for; the query that counts rows is asked at the end.
+            wait_for(lambda: int(stack.metric("otelcol_exporter_sent_spans_total")), wanted, within_s=60)
             stored = wait_for(lambda: stack.number("SELECT count() FROM spans"), wanted, within_s=60) - 200
             queryable_s, cpu_s = time.monotonic() - began, meter.cpu_s()
             traces = len({span.trace_id for span in ledger.acknowledged.values()})
             closed = "SELECT uniqExact(trace_id) FROM runs FINAL WHERE state IN ('closed', 'amended')"
-            runs = wait_for(lambda: stack.number(closed), traces, within_s=15)
+            runs = wait_for(lambda: stack.number(closed), traces, within_s=20, every_s=1.0) if with_runs else None
             cpu_with_runs_s = meter.cpu_s()
             meter.close()
             keep(stack)
@@ -162,7 +170,7 @@ def measure_ours(requests: Sequence[SentRequest], clients: int, keep: Callable[[
                 accepted_spans_per_s=len(ledger.acknowledged) / sending_s,
                 collector_rss_mb=meter.peaks[stack.collector.pid] / 2**20,
                 runs=runs,
-                spans_per_cpu_s_with_runs=stored / cpu_with_runs_s,
+                spans_per_cpu_s_with_runs=stored / cpu_with_runs_s if with_runs else None,
             )
         finally:
             stack.close()
@@ -270,6 +278,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=0)
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--per-request", type=int, default=100)
+    parser.add_argument("--without-runs", action="store_true", help="intake alone: no run is assembled meanwhile")
     arguments = parser.parse_args()
     spans = arguments.spans or (40_000 if arguments.quick else 200_000)
     repeats = arguments.repeats or (1 if arguments.quick else 3)
@@ -281,7 +290,12 @@ def main() -> None:
         )
         blocks: list[bytes] = []
         measured["ours"].append(
-            measure_ours(requests, arguments.clients, lambda stack: blocks.extend(encoded_blocks(stack)))  # noqa: B023  # used within this round
+            measure_ours(
+                requests,
+                arguments.clients,
+                lambda stack: blocks.extend(encoded_blocks(stack)),  # noqa: B023  # used within this round
+                with_runs=not arguments.without_runs,
+            )
         )
         measured["floor"].append(measure_floor(blocks, spans))
         for peer in installed_peers():

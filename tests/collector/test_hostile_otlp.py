@@ -18,7 +18,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from evalspan.errors import DecodeError
 from evalspan_collector.collector import Collector
+from evalspan_collector.intake import read_traces
+from evalspan_collector.receiver.check import check_traces
 from evalspan_collector.settings import load_settings
 
 TRACE = bytes(range(16))
@@ -248,7 +251,7 @@ def mutations(seed: int, count: int) -> Iterator[bytes]:
         yield bytes(body)
 
 
-@pytest.mark.parametrize("count", [1_500, pytest.param(100_000, marks=[pytest.mark.soak, pytest.mark.timeout(7200)])])
+@pytest.mark.parametrize("count", [1_500, pytest.param(20_000, marks=[pytest.mark.soak, pytest.mark.timeout(7200)])])
 def test_mutated_requests_are_taken_or_refused_quickly_and_never_stop_the_others(whole: Whole, count: int) -> None:
     seed = 20261130
     codes: dict[str, int] = {}
@@ -269,3 +272,25 @@ def test_mutated_requests_are_taken_or_refused_quickly_and_never_stop_the_others
     assert whole.collector.metrics.registry.get_sample_value(
         "evalspan_quarantined_total", {"reason": "undecodable"}
     ) in (None, 0)
+
+
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=[pytest.mark.soak, pytest.mark.timeout(7200)])])
+def test_whatever_the_check_lets_in_can_be_read(count: int) -> None:
+    seed = 20261201
+    taken = refused = 0
+    slowest = 0.0
+    for body in mutations(seed, count):
+        began = time.process_time()
+        try:
+            check = check_traces(body, json=False)
+        except DecodeError:
+            refused += 1
+        else:
+            found = read_traces(body, project="p", received_ns=NOW)
+            assert (len(found.spans), found.rejected) == (check.accepted, check.rejected)
+            taken += 1
+        slowest = max(slowest, time.process_time() - began)
+    print(f"seed {seed}: {taken} taken, {refused} refused, slowest {slowest * 1000:.0f} ms of CPU")
+    assert taken
+    assert refused
+    assert slowest < 1.0
