@@ -1,7 +1,7 @@
 """Structure: runs from spans of every shape, hostile ones too; each test is one habit or one attack."""
 
+import json
 import random
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -202,29 +202,22 @@ def test_a_chain_of_fifty_thousand_spans_is_walked_without_recursion() -> None:
     assert run.usage.output_tokens == 2
 
 
-def test_a_hundred_thousand_spans_in_a_trace_take_linear_time() -> None:
-    def run_of(count: int) -> float:
-        root = agent("desk", 0, 1e9)
-        spans = [root]
-        for i in range(count // 2):
-            spans.append(llm(2 * i, 2 * i + 1, root))
-            spans.append(tool("look", 2 * i + 1, 2 * i + 2, root, tool_arguments=f'{{"i": {i}}}'))
-        random.Random(1).shuffle(spans)
-        began = time.process_time()
-        assert len(one(*spans).tools) == count // 2
-        return time.process_time() - began
-
-    small, large = run_of(10_000), run_of(100_000)
-    print(f"10k spans {small:.2f}s, 100k spans {large:.2f}s")
-    assert large < 40 * small + 5, "far from linear"
-
-
-def test_many_running_calls_at_once_are_not_compared_with_each_other() -> None:
+def test_a_large_shuffled_trace_keeps_every_step() -> None:
     root = agent("desk", 0, 1e9)
-    spans = [root, *(llm(i, 1e6, root, scope_name=f"lib{i % 3}", name=f"c{i}") for i in range(6_000))]
-    began = time.process_time()
-    one(*spans)
-    assert time.process_time() - began < 60
+    spans = [root]
+    for i in range(10_000):
+        spans.append(llm(2 * i, 2 * i + 1, root))
+        spans.append(tool("look", 2 * i + 1, 2 * i + 2, root, tool_arguments=f'{{"i": {i}}}'))
+    random.Random(1).shuffle(spans)
+    run = one(*spans)
+    assert [t.arguments["i"] for t in run.tools] == list(range(10_000))
+    assert len(run.model_calls) == 10_000
+
+
+def test_many_running_calls_at_once_stay_many() -> None:
+    root = agent("desk", 0, 1e9)
+    calls = [llm(i, 1e6, root, scope_name=f"lib{i % 3}", name=f"c{i}", response_id=f"r{i}") for i in range(3_000)]
+    assert len(one(root, *calls).model_calls) == 3_000
 
 
 # --- one call, several spans
@@ -507,3 +500,29 @@ def test_projects_are_never_mixed() -> None:
     )
     assert sorted(r.project for r in runs) == ["default", "other"]
     assert runs[0].run_id != runs[1].run_id
+
+
+def test_what_an_agent_says_only_in_its_generic_output_is_read() -> None:
+    said = {
+        "messages": [
+            {"role": "user", "content": "where is 7?"},
+            {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "look", "arguments": {"id": 7}}]},
+            {"role": "tool", "tool_call_id": "c1", "content": "at home"},
+            {"role": "assistant", "content": "At home."},
+        ]
+    }
+    root = span("Agent.run", 0, 100, kind=SpanKind.CHAIN, output_value=json.dumps(said))
+    run = one(root, llm(1, 9, root))
+    assert [(t.name, t.arguments, t.result, t.observed) for t in run.tools] == [
+        ("look", {"id": 7}, "at home", "message")
+    ]
+    assert run.output == "At home."
+
+
+def test_a_sub_agent_named_only_by_its_tools_arguments_gets_that_name() -> None:
+    root = span("ClaudeAgentSDK.query", 0, 300, kind=SpanKind.AGENT)
+    task = tool("Task", 10, 200, root, tool_arguments='{"subagent_type": "risk", "prompt": "look at NWTX"}')
+    sub = agent("Task", 11, 190, task)
+    run = one(root, task, sub, tool("look", 20, 30, sub))
+    assert run.agents == ("risk",)
+    assert [s.name for s in run.steps if s.kind == "agent"] == ["risk"]

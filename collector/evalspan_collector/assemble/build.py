@@ -104,7 +104,7 @@ def build_run(draft: Draft, calls: list[Call], extra: list[Span], reader: Reader
         stitch_confidence=draft.confidence,
         dialects=tuple(sorted({s.dialect for s in spans})),
         embedding_tokens=add_usage(n.span.usage for n in embeddings).input_tokens,
-        waiting_calls=_waiting(found),
+        waiting_calls=len(found.waiting),
         provenance=provenance,
     )
 
@@ -288,13 +288,3 @@ def _evaluation(item: dict[str, Any], span: Span) -> ReceivedEvaluation:
         span_id=target if isinstance(target, str) and target else span.span_id,
         error=str(item["error"]) if item.get("error") else None,
     )
-
-
-def _waiting(found: Findings) -> int:
-    """Tool calls of the last model answer that nothing answered yet."""
-    last = found.last_call
-    if last is None:
-        return 0
-    asked = [p for m in found.reader.output_of(last) for p in m.tool_calls if not p.server_side]
-    answered = {id(e.request.part) for e in found.executions if e.request is not None}
-    return sum(1 for p in asked if id(p) not in answered)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evalspan_collector.assemble.calls import Call
+from evalspan_collector.assemble.names import is_pseudo_tool
 from evalspan_collector.assemble.node import RANK, Node
 from evalspan_collector.assemble.reading import Reader
 from evalspan_collector.assemble.roots import Draft
@@ -77,6 +78,16 @@ class Findings:
     def last_call(self) -> Call | None:
         """The model call that ended last."""
         return max(self.calls, key=lambda c: (c.lead.end, c.lead.key)) if self.calls else None
+
+    @property
+    def waiting(self) -> list[Part]:
+        """Tools that the last model answer asked for and that nothing answered; pseudo-tools need no answer."""
+        last = self.last_call
+        if last is None:
+            return []
+        asked = [p for m in self.reader.output_of(last) for p in m.tool_calls if not p.server_side]
+        answered = {id(e.request.part) for e in self.executions if e.request is not None}
+        return [p for p in asked if id(p) not in answered and not is_pseudo_tool(p.name or "")]
 
 
 def owner(node: Node) -> Node | None:

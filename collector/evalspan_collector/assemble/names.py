@@ -55,7 +55,7 @@ def bare_name(name: str) -> str:
 
 def agent_name(span_name: str) -> str | None:
     """The agent a span name speaks of, without the words of the library around it."""
-    if span_name.startswith("anthropic.") or span_name.strip() in _MACHINERY:
+    if span_name.startswith(("anthropic.", "ClaudeAgentSDK.")) or span_name.strip() in _MACHINERY:
         return None  # the library's own words
     bare = _AGENT_SUFFIX.sub("", _AGENT_PREFIX.sub("", span_name.strip())).strip("[]'\" ")
     if not bare or "{" in bare:

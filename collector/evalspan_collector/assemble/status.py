@@ -78,10 +78,9 @@ def _unfinished(found: Findings, content: Content) -> tuple[str, str] | None:
         if silent and agentic and root.end - root.start < _TOO_SHORT_NS:
             return "the agent ended without asking a model", "ended at once"
         return None
-    asked = [p for m in found.reader.output_of(last) for p in m.tool_calls if not p.server_side]
-    claimed = {id(e.request.part) for e in found.executions if e.request is not None}
-    waiting = [p for p in asked if id(p) not in claimed]
-    if waiting and len(waiting) == len(asked) and content.sources.get("output") in (None, "last model call"):
+    waiting = found.waiting
+    nothing_ran = not any(e.request is not None and e.request.call is last for e in found.executions)
+    if waiting and nothing_ran and content.sources.get("output") in (None, "last model call"):
         names = ", ".join(p.name or "?" for p in waiting)
         return f"the run ended while the model waited for {names}", "ended while waiting"
     return None

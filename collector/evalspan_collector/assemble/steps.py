@@ -38,7 +38,12 @@ class _Item:
 def agent_label(node: Node) -> str | None:
     """The name of an agent node: what the span says, else what its name says."""
     stated = node.span.agent_name
-    return agent_name(node.span.name) if stated is None or stated == node.span.name else stated
+    label = agent_name(node.span.name) if stated is None or stated == node.span.name else stated
+    if node.above_tool is not None and label in (None, "Task", node.above_tool.span.name):
+        # The Claude agent SDK names the kind of sub-agent only in the arguments of its Task tool.
+        kind = (as_object(parsed(node.above_tool.span.tool_arguments)) or {}).get("subagent_type")
+        label = kind if isinstance(kind, str) and kind else label
+    return label
 
 
 def steps_of(found: Findings, prices: Prices | None) -> tuple[Step, ...]:

@@ -309,9 +309,11 @@ def _from_request(request: Request) -> Execution:
 
 def _from_histories(nodes: list[Node], calls: list[Call], reader: Reader) -> list[Execution]:
     """Executions that only a history shows: no model call and no tool span of the run carries them."""
-    texts = [(n, n.span.input_messages) for n in nodes if n.kind in RANK]
-    texts += [(n, n.span.output_messages) for n in nodes if n.kind in RANK]
+    holders = [n for n in nodes if n.kind in RANK or n.kind is SpanKind.CHAIN]
+    texts = [(n, t) for n in holders for t in (n.span.input_messages, n.span.output_messages)]
     texts += [(c.lead, c.lead.span.input_messages) for c in calls]
+    # Haystack's agent says what happened only in its generic output.
+    texts += [(n, n.span.output_value) for n in holders if "tool_call" in (n.span.output_value or "")]
     found: dict[str, Execution] = {}
     for node, text in texts:
         messages = reader.messages(text)
