@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from evalspan_collector.decode import Refusals, count_refused, read_log_scopes, read_span_scopes
 from evalspan_collector.decode_json import read_json_log_scopes, read_json_span_scopes
+from evalspan_collector.derived import with_derived
 from evalspan_collector.events import KERNEL_USAGE
 from evalspan_collector.lenient_json import as_text, dump
 from evalspan_collector.normalise import normalise, origin
@@ -55,7 +56,8 @@ def read_traces(body: bytes, *, project: str, received_ns: int, json: bool = Fal
     scopes = read_json_span_scopes(body, refusals) if json else read_span_scopes(body, refusals)
     for resource, scope, raws in scopes:
         shared = origin(resource, scope, project=project, received_ns=received_ns)
-        spans.extend([normalise(raw, shared, explain=explain) for raw in list(raws)])
+        read = [normalise(raw, shared, explain=explain) for raw in list(raws)]
+        spans.extend(with_derived(read, str(scope.get("name") or "")))
     return Intake(tuple(spans), (), refusals.total(), dict(refusals), _message(refusals))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from evalspan_collector.converters import finish_list, integer, text
+from evalspan_collector.derived import FROM_MESSAGES
 from evalspan_collector.events import KNOWN_EVENTS, event_facts
 from evalspan_collector.lenient_json import parse
 from evalspan_collector.raw import RawEvent
@@ -26,13 +27,13 @@ def join_logs(spans: Iterable[Span], logs: Iterable[LogRecord]) -> list[Span]:
     span itself says wins; joining twice changes nothing. Where one span has the records of several model calls
     (each with usage of its own), each becomes a model-call span below it.
     """
+    spans = _without_retold_calls(list(spans))
     by_span: defaultdict[tuple[str, str], list[LogRecord]] = defaultdict(list)
     for log in logs:
         if log.event_name in KNOWN_EVENTS:
             by_span[log.trace_id, log.span_id].append(log)
     if not by_span:
-        return list(spans)
-    spans = list(spans)
+        return spans
     callers = {(s.trace_id, s.parent_id) for s in spans if s.kind is SpanKind.LLM}
     joined: list[Span] = []
     for span in spans:
@@ -40,6 +41,24 @@ def join_logs(spans: Iterable[Span], logs: Iterable[LogRecord]) -> list[Span]:
         own_calls = (span.trace_id, span.span_id) in callers
         joined.extend([span] if records is None else _joined(span, records, has_calls=own_calls))
     return joined
+
+
+def _without_retold_calls(spans: list[Span]) -> list[Span]:
+    """Leave out calls derived from an agent's messages where the agent has model-call spans of its own."""
+    derived = {(s.trace_id, s.parent_id) for s in spans if FROM_MESSAGES in s.flags}
+    if not derived:
+        return spans
+    parents = {(s.trace_id, s.span_id): s.parent_id for s in spans}
+    told: set[tuple[str, str | None]] = set()
+    for span in spans:
+        if span.kind is not SpanKind.LLM or FROM_MESSAGES in span.flags:
+            continue
+        at, seen = span.parent_id, set[str]()
+        while at is not None and at not in seen:
+            seen.add(at)
+            told.add((span.trace_id, at))
+            at = parents.get((span.trace_id, at))
+    return [s for s in spans if FROM_MESSAGES not in s.flags or (s.trace_id, s.parent_id) not in told]
 
 
 def _joined(span: Span, logs: list[LogRecord], *, has_calls: bool) -> list[Span]:

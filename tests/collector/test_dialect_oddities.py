@@ -1,11 +1,14 @@
 """Oddities of the dialects, one test each: what a span of that library says once it is read."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from evalspan_collector.conventions import FIELDS
+from evalspan_collector.derived import with_derived
+from evalspan_collector.join import join_logs
 from evalspan_collector.messages import loads
 from evalspan_collector.normalise import normalise, origin
 from evalspan_collector.raw import RawEvent, RawLink, RawSpan
@@ -686,3 +689,63 @@ def test_the_table_names_each_source_once() -> None:
     for field, sources in FIELDS.items():
         seen = [(s.key, s.when, s.convert) for s in sources]
         assert len(seen) == len(set(seen)), field
+
+
+HAYSTACK = {
+    "openinference.span.kind": "CHAIN",
+    "input.value": json.dumps({"messages": ["ChatMessage(_role=<ChatRole.USER: 'user'>, _content=[TextContent(text='Hi')], _meta={})"]}),
+    "output.value": json.dumps(
+        {
+            "messages": [
+                "ChatMessage(_role=<ChatRole.USER: 'user'>, _content=[TextContent(text='Hi')], _meta={})",
+                "ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>, _content=[ToolCall(tool_name='f', arguments={'q': 1}, id='c', extra=None)], "
+                "_meta={'model': 'm', 'usage': {'prompt_tokens': 10, 'completion_tokens': 2}})",
+                "ChatMessage(_role=<ChatRole.TOOL: 'tool'>, _content=[ToolCallResult(result='ok', origin=ToolCall(tool_name='f', arguments={'q': 1}, "
+                "id='c', extra=None), error=False)], _meta={})",
+                "ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>, _content=[TextContent(text='Yo')], _meta={'model': 'm', 'usage': "
+                "{'prompt_tokens': 20, 'completion_tokens': 3}})",
+            ]
+        }
+    ),
+}  # fmt: skip
+
+
+def test_an_agent_that_tells_its_calls_in_messages_only_gets_them_as_spans() -> None:
+    scope = "openinference.instrumentation.haystack"
+    agent, first, second = with_derived([read(HAYSTACK, name="Agent.run", scope=scope)], scope)
+    assert agent.kind is SpanKind.AGENT
+    assert [c.usage for c in (first, second)] == [Usage(10, 2), Usage(20, 3)]
+    assert loads(first.output_messages)[0].tool_calls[0].arguments == {"q": 1}
+    assert loads(second.input_messages)[-1].tool_responses[0].response == "ok"
+    assert len({agent.span_id, first.span_id, second.span_id}) == 3
+
+
+def test_calls_told_in_messages_give_way_to_real_ones() -> None:
+    scope = "openinference.instrumentation.haystack"
+    spans = with_derived([read(HAYSTACK, name="Agent.run", scope=scope)], scope)
+    real = replace(read({"gen_ai.operation.name": "chat"}), span_id="7" * 16, parent_id="2" * 16)
+    assert [s.span_id for s in join_logs([*spans, real], [])] == ["2" * 16, "7" * 16]
+    assert join_logs(spans, []) == spans
+
+
+def test_a_function_of_the_agents_sdk_in_logfire_is_a_tool_and_its_chat_has_messages() -> None:
+    tool = read(
+        {"logfire.msg": "Function: f", "name": "f", "input": '{"q": 1}', "output": "ok"},
+        name="Function: {name}",
+        scope="logfire.openai_agents",
+    )
+    assert (tool.kind, tool.tool_name, tool.tool_arguments, tool.tool_result) == (SpanKind.TOOL, "f", '{"q": 1}', "ok")
+    chat = read(
+        {
+            "gen_ai.request.model": "m",
+            "input": '[{"role": "user", "content": "Hi"}]',
+            "output": '[{"role": "assistant", "content": "Yo"}]',
+        },
+        name="Chat completion with {gen_ai.request.model!r}",
+        scope="logfire.openai_agents",
+    )
+    assert (chat.kind, loads(chat.input_messages)[0].text, loads(chat.output_messages)[0].text) == (
+        SpanKind.LLM,
+        "Hi",
+        "Yo",
+    )

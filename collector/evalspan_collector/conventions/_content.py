@@ -78,7 +78,8 @@ CONTENT: Rows = {
         Source("gen_ai.prompt.", flat_messages("user")),
         *rows("pydantic_ai.all_messages", "all_messages_events", "ai.prompt.messages", "ai.prompt", convert=_ASKED),
         Source("events", asked_events),
-        *rows("gcp.vertex.agent.llm_request", "request_data", convert=_ASKED),
+        *rows("gcp.vertex.agent.llm_request", convert=_ASKED),
+        *rows("input", "request_data", convert=_ASKED, when=_MODEL),
         *rows("mlflow.spanInputs", "langfuse.observation.input", "genkit:input", convert=_ASKED, when=_MODEL),
         *rows("gen_ai.prompt", "lk.chat_ctx", "new_context", "raw_input", convert=_ASKED, when=_HOLDERS),
         *rows("user_prompt", "prompt", convert=_ASKED, when=(K.AGENT, K.LLM)),
@@ -92,6 +93,7 @@ CONTENT: Rows = {
         Source("gen_ai.completion.", flat_messages("assistant")),
         Source("events", answered_events),
         *rows("gcp.vertex.agent.llm_response", "response_data", convert=_ANSWERED),
+        *rows("output", convert=_ANSWERED, when=_MODEL),
         *rows("mlflow.spanOutputs", "langfuse.observation.output", "genkit:output", convert=_ANSWERED, when=_MODEL),
         *rows(
             "gen_ai.completion",

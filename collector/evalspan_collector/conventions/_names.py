@@ -60,8 +60,10 @@ _AGENT: Rows = {
     ),
     "agent_version": rows("gen_ai.agent.version", "traceloop.entity.version", "langfuse.version"),
     "agent_description": rows("gen_ai.agent.description", "gen_ai.agent.role", "gen_ai.agent.goal"),
-    "parent_agent": rows("graph.node.parent_id", "gen_ai.handoff.from_agent", "gen_ai.agent.handoff_parent"),
-    "handoff_to": rows("gen_ai.handoff.to_agent"),
+    "parent_agent": rows(
+        "graph.node.parent_id", "gen_ai.handoff.from_agent", "gen_ai.agent.handoff_parent", "from_agent"
+    ),
+    "handoff_to": rows("gen_ai.handoff.to_agent", "to_agent"),
 }
 
 _TOOL: Rows = {

@@ -169,6 +169,7 @@ USAGE: Rows = {
         Source("gen_ai.usage.raw", path("input_tokens_details|prompt_tokens_details", "cached_tokens", then=integer)),
         Source("gen_ai.usage.input_token_details", path("cache_read", then=integer)),
         Source("usage", path("input_tokens_details|prompt_tokens_details", "cached_tokens", then=integer)),
+        Source("usage", path("cached_input_tokens", then=integer)),
         Source(
             "metadata.usage_object", path("prompt_tokens_details|input_tokens_details", "cached_tokens", then=integer)
         ),
