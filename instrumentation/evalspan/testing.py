@@ -123,16 +123,19 @@ class Recorder:
 
 
 @contextmanager
-def record(*, clock: Callable[[], int] | None = None, capture_content: bool = True) -> Generator[Recorder]:
+def record(
+    *, clock: Callable[[], int] | None = None, capture_content: bool = True, ids: IdGenerator | None = None
+) -> Generator[Recorder]:
     """Record what the decorators emit inside, whatever the process is set up to do with it.
 
     Args:
         clock: Times of the decorators' spans; by default a `StepClock`.
         capture_content: As in `evalspan.init`.
+        ids: Makes trace and span ids; by default `CountedIds`.
     """
     memory = InMemorySpanExporter()
     provider = TracerProvider(
-        resource=Resource({"service.name": "test"}), id_generator=CountedIds(), shutdown_on_exit=False
+        resource=Resource({"service.name": "test"}), id_generator=ids or CountedIds(), shutdown_on_exit=False
     )
     provider.add_span_processor(SessionStamp())
     provider.add_span_processor(SimpleSpanProcessor(_Priced(memory)))
