@@ -14,6 +14,9 @@ import pytest
 if TYPE_CHECKING:
     from evalspan_collector.store.contract import Store
 
+#: Fixtures of agents as processes of their own, and of a whole `evalspan up`.
+pytest_plugins = ("apparatus.agents", "apparatus.whole")
+
 
 @dataclass(frozen=True, slots=True)
 class StoreProcess:
