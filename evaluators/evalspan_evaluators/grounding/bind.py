@@ -1,14 +1,14 @@
 """Bind: which record an answer speaks of at a claim, and what that record says."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.context import Context, attribute_match, fact_words, own_match
-from evalspan_evaluators.grounding.index import Fact, Index, Record
+from evalspan_evaluators.grounding.context import Context, attribute_match, fact_words, key_stems, own_match
+from evalspan_evaluators.grounding.index import Fact, Index
 from evalspan_evaluators.grounding.layout import Layout
-from evalspan_evaluators.grounding.mention import Mention, Mentions, connected
+from evalspan_evaluators.grounding.mention import Mention, Mentions
 from evalspan_evaluators.grounding.quantity import dimension
 
 __all__ = ["Binder", "Scope"]
@@ -37,7 +37,7 @@ class Scope:
     @property
     def all(self) -> tuple[Mention, ...]:
         """Every mention in scope."""
-        return tuple(dict.fromkeys((*self.near, *self.line, *self.around)))
+        return tuple({m.text.lower(): m for m in (*self.around, *self.line, *self.near)}.values())
 
 
 class Binder:
@@ -50,6 +50,7 @@ class Binder:
         self.layout = Layout(text)
         self.mentions = Mentions(text, index)
         self._keyed: dict[tuple[str, str], list[Fact]] | None = None
+        self._prose: list[Fact] | None = None
 
     def keyed(self) -> dict[tuple[str, str], list[Fact]]:
         """Numeric facts of records by key and the named key around it."""
@@ -59,6 +60,12 @@ class Binder:
                 if fact.record.prose is None:
                     self._keyed.setdefault((fact.key, fact.record.named_key), []).append(fact)
         return self._keyed
+
+    def prose(self) -> list[Fact]:
+        """Numeric facts of sentences."""
+        if self._prose is None:
+            self._prose = [f for _, f in self.index.numbers if f.record.prose is not None]
+        return self._prose
 
     def scope(self, claim: Claim, context: Context) -> Scope:
         """The subjects in reach of a claim, without the claim itself."""
@@ -114,17 +121,23 @@ class Binder:
         best = max(s for s, _ in scored)
         return [f for s, f in scored if s >= best - 0.05]
 
-
     def blank(self, mention: Mention, words: tuple[str, ...]) -> Fact | None:
         """The mention's field that the words name, where the source says there is no value."""
         for record in mention.records[:4]:
             for fact in record.facts:
-                if isinstance(fact.value, str) and fact.value.lower() in _BLANKS and own_match(words, fact) >= ATTRIBUTE:
+                if (
+                    isinstance(fact.value, str)
+                    and fact.value.lower() in _BLANKS
+                    and own_match(words, fact) >= ATTRIBUTE
+                ):
                     return fact
         return None
 
 
-_HANGS = re.compile(r"\b(?:for|to|against|over|from|at|in|into|vs\.?|für|gegen|pour|contre|para|contra)\s(?:the |his |her |its |their |host |visiting )?$", re.IGNORECASE)
+_HANGS = re.compile(
+    r"\b(?:for|to|against|over|from|at|in|into|vs\.?|für|gegen|pour|contre|para|contra)\s(?:the |his |her |its |their |host |visiting )?$",
+    re.IGNORECASE,
+)
 _BLANKS = frozenset(("n/a", "na", "none", "null", "-", "--", "—"))
 
 
@@ -142,35 +155,24 @@ def _same_place(mention: Mention, claim: Claim) -> bool:
     return mention.start < claim.end and claim.start < mention.end
 
 
-def linked(facts: Iterable[Fact], mentions: Iterable[Mention]) -> bool:
+def linked(facts: Iterable[Fact], mentions: Sequence[Mention]) -> bool:
     """Whether any of the facts belongs with any of the mentions."""
-    pool = list(facts)[:200]
-    return any(connected(f, g) for m in mentions for g in m.facts[:40] for f in pool)
+    return any(m.reach.holds(f.record) for f in list(facts)[:200] for m in mentions)
 
 
-def closeness(fact: Fact, mentions: Iterable[Mention]) -> float:
-    """Like `links`, where a mention of few records counts more than one of many."""
-    return sum(1.0 / len(m.records) for m in mentions if any(connected(fact, g) for g in m.facts[:40]))
+def closeness(fact: Fact, mentions: Sequence[Mention]) -> float:
+    """How many of the mentions a fact belongs with, where a mention of few records counts more than one of many."""
+    return sum(1.0 / len(m.records) for m in mentions if m.reach.holds(fact.record))
 
 
-def links(fact: Fact, mentions: Iterable[Mention]) -> int:
+def links(fact: Fact, mentions: Sequence[Mention]) -> int:
     """How many of the mentions a fact belongs with."""
-    return sum(any(connected(fact, g) for g in m.facts[:40]) for m in mentions)
+    return sum(m.reach.holds(fact.record) for m in mentions)
 
 
 def same_key(fact: Fact, others: Iterable[Fact]) -> bool:
     """Whether a fact has the key of one of the others, in a record of the same kind."""
     return any(fact.key == o.key and (fact.key != "" or fact.record.named_key == o.record.named_key) for o in others)
-
-
-def siblings(records: Iterable[Record]) -> set[str]:
-    """Names of the lists or objects the records lie in."""
-    return {r.named_key for r in records}
-
-
-def words_of(context: Context) -> tuple[str, ...]:
-    """Label and following words, which name an attribute most directly."""
-    return context.label + context.after
 
 
 def known_units(binder: Binder, words: tuple[str, ...]) -> tuple[list[Fact], list[Fact]]:
@@ -180,13 +182,14 @@ def known_units(binder: Binder, words: tuple[str, ...]) -> tuple[list[Fact], lis
     if not words:
         return loose, exact
     for facts in binder.keyed().values():
-        if own_match(words, facts[0]) >= ATTRIBUTE:
+        timed = any(dimension(p) == "time" and p in words for p in key_stems(facts[0].key))
+        if timed or own_match(words, facts[0]) >= ATTRIBUTE:
             exact.extend(facts)
-        if attribute_match(words, facts[0]) >= ATTRIBUTE:
+        if timed or attribute_match(words, facts[0]) >= ATTRIBUTE:
             loose.extend(facts)
     wanted = set(words)
-    for _, fact in binder.index.numbers:
-        if fact.record.prose is not None and wanted.intersection(near := fact_words(fact)):
+    for fact in binder.prose():
+        if wanted.intersection(near := fact_words(fact)):
             loose.append(fact)
             unit = fact.quantity.unit if fact.quantity is not None else ""
             if (dimension(unit) and unit in wanted) or len(wanted.intersection(near)) >= 3:

@@ -13,7 +13,7 @@ from evalspan_evaluators.grounding.verdict import ClaimVerdict
 __all__ = ["check_categories"]
 
 _VALUE = re.compile(r"[a-z][a-z]*(?:[_ -][a-z]+){0,2}")
-_YES_NO = frozenset("yes no true false none null n y ok".split())
+_YES_NO = frozenset(["yes", "no", "true", "false", "none", "null", "n", "y", "ok"])
 _CHANGE = re.compile(
     r"\b(?:upgrad|downgrad|chang|switch|convert|instead|rather than|would|could|if|want|prefer|either|eligible)\w*|\bor\b",
     re.IGNORECASE,
@@ -48,7 +48,11 @@ def _domains(index: Index) -> dict[str, _Domain]:
         if len(text) > 30 or not _VALUE.fullmatch(text) or text in _YES_NO:
             continue
         for fact in facts:
-            if fact.key and fact.place < 0 and fact.record.source.kind in ("tool_result", "tool_arguments", "document", "context"):
+            if (
+                fact.key
+                and fact.place < 0
+                and fact.record.source.kind in ("tool_result", "tool_arguments", "document", "context")
+            ):
                 if str(fact.value) != str(fact.value).lower():
                     continue
                 domain = found.setdefault(fact.key, _Domain(fact.key))
@@ -74,8 +78,13 @@ def _alternatives(index: Index, domain: _Domain) -> Iterator[str]:
             continue
         text = _normal(source.content)
         for value in values:
-            for match in re.finditer(rf"(?:([a-z]+(?: [a-z]+)?)(?:, | or |/))?\b{re.escape(value)}\b(?:(?:, | or |/)([a-z]+(?: [a-z]+)?))?", text):
-                yield from (w for w in match.groups() if w and len(w) > 2 and _near_key(text, match.start(), domain.key))
+            for match in re.finditer(
+                rf"(?:([a-z]+(?: [a-z]+)?)(?:, | or |/))?\b{re.escape(value)}\b(?:(?:, | or |/)([a-z]+(?: [a-z]+)?))?",
+                text,
+            ):
+                yield from (
+                    w for w in match.groups() if w and len(w) > 2 and _near_key(text, match.start(), domain.key)
+                )
         yield from _parallel(text, values)
 
 
@@ -91,7 +100,7 @@ def _parallel(text: str, values: set[str]) -> Iterator[str]:
         nouns = {m[1] for m in re.finditer(rf"\b(?:a|an|each|every) {re.escape(value)} ([a-z]+)\b", text)}
         for noun in sorted(nouns)[:4]:
             counts.update(m[1] for m in re.finditer(rf"\b(?:a|an|each|every) ([a-z]+(?: [a-z]+)?) {noun}\b", text))
-    yield from (word for word, count in counts.items() if count >= 2 or " " not in word and len(counts) <= 3)
+    yield from (word for word, count in counts.items() if count >= 2 or (" " not in word and len(counts) <= 3))
 
 
 def check_categories(text: str, binder: Binder, index: Index) -> list[ClaimVerdict]:
@@ -99,10 +108,14 @@ def check_categories(text: str, binder: Binder, index: Index) -> list[ClaimVerdi
     domains = _domains(index)
     if not domains:
         return []
-    pattern_values = sorted({v for d in domains.values() for v in d.values if len(v) > 2}, key=len, reverse=True)[:_MAX_VALUES]
+    pattern_values = sorted({v for d in domains.values() for v in d.values if len(v) > 2}, key=len, reverse=True)[
+        :_MAX_VALUES
+    ]
     if not pattern_values:
         return []
-    pattern = re.compile(r"(?<!\w)(?:" + "|".join(re.escape(v).replace(r"\ ", r"[ _-]") for v in pattern_values) + r")(?!\w)")
+    pattern = re.compile(
+        r"(?<!\w)(?:" + "|".join(re.escape(v).replace(r"\ ", r"[ _-]") for v in pattern_values) + r")(?!\w)"
+    )
     asked = _normal(" ".join(str(s.content) for s in index.sources if s.kind == "user"))
     found: list[ClaimVerdict] = []
     for match in pattern.finditer(text.lower()):
@@ -130,9 +143,15 @@ def _check_one(
     said = _normal(around)
     if any(_normal(str(f.value)) in said.replace(value, " ", 1) for f in true_facts) or _CHANGE.search(around):
         return None
-    if _MOVE.search(text, max(0, start - 24), start) or re.search(rf"\b{re.escape(value)}\b", asked) or _TIME_NOUN.match(text, end):
+    if (
+        _MOVE.search(text, max(0, start - 24), start)
+        or re.search(rf"\b{re.escape(value)}\b", asked)
+        or _TIME_NOUN.match(text, end)
+    ):
         return None
-    return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=true_facts[0], code="OTHER_CATEGORY")
+    return ClaimVerdict(
+        claim=claim, outcome="contradicted", severity="minor", fact=true_facts[0], code="OTHER_CATEGORY"
+    )
 
 
 def _subject_facts(claim: Claim, domain: _Domain, binder: Binder, sentence: tuple[int, int]) -> list[Fact]:

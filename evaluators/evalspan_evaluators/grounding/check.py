@@ -1,5 +1,6 @@
 """Check: every claim of an answer against the sources."""
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -29,18 +30,17 @@ _PAIR_BEFORE = re.compile(r"\d\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?$")
 _BRACKETED = re.compile(r"[\s'*]*(?:s\s)?\(\s*(?:\d+\s?[-–/]\s?)?")
 _LETTERS = re.compile(r"[A-Za-z]{4,}")
 _OF = re.compile(r"\s+(?:of|von|de|des)\b")
-_STAMPS = frozenset("created updated modified timestamp at fetched generated inserted".split())
+_STAMPS = frozenset(["created", "updated", "modified", "timestamp", "at", "fetched", "generated", "inserted"])
 _MADE = frozenset(
-    "created booked made placed ordered updated modified changed issued opened registered booking creation since last purchased "
-    "erstellt créé creado criado gebucht".split()
+    ["created", "booked", "made", "placed", "ordered", "updated", "modified", "changed", "issued", "opened", "registered", "booking", "creation", "since", "last", "purchased", "erstellt", "créé", "creado", "criado", "gebucht"]
 )
-_MAX_ANSWER = 50_000
+_MAX_ANSWER = 30_000
 #: `a 30-point win`: a difference between two subjects, not a field of one.
-_MARGIN = frozenset(stem(w) for w in "win victory lead margin deficit advantage loss run gap difference swing".split())
+_MARGIN = frozenset(stem(w) for w in ["win", "victory", "lead", "margin", "deficit", "advantage", "loss", "run", "gap", "difference", "swing"])
 #: More facts than this about the same thing name no single true value.
 _FEW = 6
 _COUNT_WORDS = frozenset(
-    "seat count quantity qty num age year month day hour minut second id zip phone index page rank position size".split()
+    ["seat", "count", "quantity", "qty", "num", "age", "year", "month", "day", "hour", "minut", "second", "id", "zip", "phone", "index", "page", "rank", "position", "size"]
 )
 
 
@@ -196,7 +196,10 @@ class _Checker:
 
     def paired(self, claim: Claim) -> bool:
         """Part of `110 - 106`, `7-of-12` or `3/4`: which of two fields it means is open."""
-        return bool(_PAIR_AFTER.match(self.text, claim.end) or _PAIR_BEFORE.search(self.text, max(0, claim.start - 14), claim.start))
+        return bool(
+            _PAIR_AFTER.match(self.text, claim.end)
+            or _PAIR_BEFORE.search(self.text, max(0, claim.start - 14), claim.start)
+        )
 
     def pair(self, claim: Claim, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
         """Any number of a subject in reach supports a half of a pair."""
@@ -224,7 +227,10 @@ class _Checker:
     def other_qualifier(self, claim: Claim, found: Sequence[Fact]) -> ClaimVerdict | None:
         """`5 to 7 calendar days` where every source says `5 to 7 business days`."""
         ours = _qualifier(self.text, claim.end)
-        theirs = [_qualifier(f.record.prose, f.quantity.end) if f.record.prose is not None and f.quantity else "" for f in found]
+        theirs = [
+            _qualifier(f.record.prose, f.quantity.end) if f.record.prose is not None and f.quantity else ""
+            for f in found
+        ]
         if claim.kind != "duration" or not ours or not all(theirs) or ours in theirs:
             return None
         return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=found[0], code="OTHER_UNIT")
@@ -253,12 +259,16 @@ class _Checker:
         lists = self.index.lengths.get(int(value)) if value == int(value) and value >= 2 else None
         if not lists:
             return None
-        return ClaimVerdict(claim=claim, outcome="supported", fact=lists[0], formula=f"count({lists[0].path})", code="DERIVED")
+        return ClaimVerdict(
+            claim=claim, outcome="supported", fact=lists[0], formula=f"count({lists[0].path})", code="DERIVED"
+        )
 
     def other_record(self, claim: Claim, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
         """The value stands in another record than the one the answer speaks of."""
         mentions = scope.all
         if not mentions or any(f.record.prose is not None or f.record.source.kind == "user" for f in found):
+            return None
+        if _belongs(found, scope):
             return None
         ours = max(closeness(f, mentions) for f in found[:60])
         best: tuple[float, Fact] | None = None
@@ -279,7 +289,11 @@ class _Checker:
         for _, fact in self.index.numbers:
             if fact.record.source.kind in ("system_prompt", "user") or _clashes(claim, fact):
                 continue
-            near = max(attribute_match(context.label, fact), attribute_match(context.after, fact), 0.9 * attribute_match(context.before[-4:], fact))
+            near = max(
+                attribute_match(context.label, fact),
+                attribute_match(context.after, fact),
+                0.9 * attribute_match(context.before[-4:], fact),
+            )
             alike = digit_likeness(claim, fact)
             score = near + alike
             if (near >= 0.45 or alike >= 0.75) and (best is None or score > best[0]):
@@ -293,7 +307,9 @@ class _Checker:
         scope = self.binder.scope(claim, context)
         if found:
             found = self.dated(claim, context, found)
-            other = self.other_day(claim, scope, found) if claim.kind == "date" else self.other_record(claim, scope, found)
+            other = (
+                self.other_day(claim, scope, found) if claim.kind == "date" else self.other_record(claim, scope, found)
+            )
             return other or ClaimVerdict(claim=claim, outcome="supported", fact=found[0])
         if claim.text.isdigit() and self.index.holds(claim.text) >= 0:
             return ClaimVerdict(claim=claim, outcome="supported")
@@ -313,7 +329,10 @@ class _Checker:
     def other_day(self, claim: Claim, scope: Scope, found: list[Fact]) -> ClaimVerdict | None:
         """The day belongs to another record, or only to the clock, and the subject has days of its own."""
         assert claim.moment is not None
-        if any(f.record.source.kind == "user" or (f.record.prose is not None and f.record.source.kind != "system_prompt") for f in found):
+        if any(
+            f.record.source.kind == "user" or (f.record.prose is not None and f.record.source.kind != "system_prompt")
+            for f in found
+        ):
             return None
         mentions = scope.all
         if not mentions:
@@ -341,7 +360,12 @@ class _Checker:
             if other.kind == "date" and other.moment and 0 <= other.start - claim.end <= 4:
                 dates = [d for day in other.moment.days if (d := day.ordinal()) is not None]
                 if dates and all(d.weekday() != claim.moment.weekday for d in dates):
-                    return ClaimVerdict(claim=claim, outcome="contradicted", code="OTHER_WEEKDAY", note=f"{dates[0]:%Y-%m-%d} is a {dates[0]:%A}")
+                    return ClaimVerdict(
+                        claim=claim,
+                        outcome="contradicted",
+                        code="OTHER_WEEKDAY",
+                        note=f"{dates[0]:%Y-%m-%d} is a {dates[0]:%A}",
+                    )
         if self.index.holds(claim.text) >= 0:
             return ClaimVerdict(claim=claim, outcome="supported", severity="minor")
         known = [
@@ -351,8 +375,12 @@ class _Checker:
         ]
         same = next((f for d, f in known if d.weekday() == claim.moment.weekday), None)
         if same is not None or not known:
-            return ClaimVerdict(claim=claim, outcome="supported" if same else "not_checkable", severity="minor", fact=same)
-        return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=known[0][1], code="OTHER_WEEKDAY")
+            return ClaimVerdict(
+                claim=claim, outcome="supported" if same else "not_checkable", severity="minor", fact=same
+            )
+        return ClaimVerdict(
+            claim=claim, outcome="contradicted", severity="minor", fact=known[0][1], code="OTHER_WEEKDAY"
+        )
 
     def articles(self) -> list[ClaimVerdict]:
         """`38 points, six assists and a steal`: in such a list an article counts one."""
@@ -409,7 +437,11 @@ class _Checker:
         if last < 0 or any(f.record.source.call == last for f in facts):
             return None
         keys = {f.key.rstrip("s") for f in facts}
-        said = [c for c in self.claims if c.kind == "id" and _shape(c.text) == shape and c.text.lower() != claim.text.lower()]
+        said = [
+            c
+            for c in self.claims
+            if c.kind == "id" and _shape(c.text) == shape and c.text.lower() != claim.text.lower()
+        ]
         fetched = [f for f in facts if f.place < 0 and f.record.source.kind == "tool_result" and f.record.prose is None]
         if said or (fetched and (linked(fetched, mentions) or claim.text.lower() in self.last_words)):
             return None
@@ -437,13 +469,22 @@ def _alike(key: str, keys: set[str]) -> bool:
 
 _ARTICLE = re.compile(r"(?:,|\band)\s+(a pair of|an?)\s+(?=[a-z]{3,}\b)")
 _JOINED = re.compile(r"[\s*_]*(?:,|and|&|or|und|et|y|e)?[\s*_]*(?:the\s)?", re.IGNORECASE)
-_QUALIFIER = re.compile(r"(?:\s?(?:-|–|to)\s?\d+)?\s([^\W\d_]{3,})\s(?:days?|hours?|weeks?|months?|years?)\b", re.IGNORECASE)
+_QUALIFIER = re.compile(
+    r"(?:\s?(?:-|–|to)\s?\d+)?\s([^\W\d_]{3,})\s(?:days?|hours?|weeks?|months?|years?)\b", re.IGNORECASE
+)
 
 
 def _qualifier(text: str, at: int) -> str:
     """The word between a number and its unit of time."""
     match = _QUALIFIER.match(text, at)
     return match[1].lower() if match is not None else ""
+
+
+def _belongs(found: Sequence[Fact], scope: Scope) -> bool:
+    """Whether the value stands in the record of the nearest subject, where that subject names few records."""
+    fewest = min((len(m.records) for m in scope.all), default=0)
+    near = [m for m in scope.near[:1] if len(m.records) <= max(2, fewest)]
+    return linked(found, near)
 
 
 def _is_bookkeeping(fact: Fact) -> bool:
@@ -499,16 +540,52 @@ def digit_likeness(claim: Claim, fact: Fact) -> float:
         return 0.0
     if ours == theirs or (len(ours) == len(theirs) and sum(a != b for a, b in zip(ours, theirs, strict=True)) == 1):
         return 0.8
-    return 0.8 if sorted(ours) == sorted(theirs) and len(ours) >= 4 else 0.5 * SequenceMatcher(None, ours, theirs).ratio()
+    return (
+        0.8 if sorted(ours) == sorted(theirs) and len(ours) >= 4 else 0.5 * SequenceMatcher(None, ours, theirs).ratio()
+    )
 
 
 def check(answer: str, sources: Iterable[Source]) -> tuple[ClaimVerdict, ...]:
     """Every claim of the answer with its verdict, in order of appearance.
 
-    Linear in the length of answer and sources; answers beyond 50,000 characters are cut.
+    Linear in the length of answer and sources; answers beyond 30,000 characters are cut. Sources that share no
+    number, date or id with the answer are read only when something is left open without them.
     """
+    every = tuple(sources)
+    answer = answer[:_MAX_ANSWER]
+    likely = _likely(answer, every)
+    if len(likely) < len(every):
+        found = _check_all(answer, likely)
+        if not any(v.flagged or v.outcome == "not_checkable" for v in found):
+            return found
+    return _check_all(answer, every)
+
+
+def _likely(answer: str, sources: tuple[Source, ...]) -> tuple[Source, ...]:
+    """Sources that hold one of the answer's longer tokens with digits; tool results without any are left out."""
+    tokens = {t for t in _DIGIT_TOKEN.findall(answer) if len(t) >= _TELLING}
+    if not tokens:
+        return sources
+    kept: list[Source] = []
+    for source in sources:
+        if source.kind != "tool_result" or source.failed:
+            kept.append(source)
+            continue
+        text = source.content if isinstance(source.content, str) else json.dumps(source.content, default=str)
+        if any(t in text for t in tokens):
+            kept.append(source)
+    # The last result always counts: it says what the last call did.
+    last = next((s for s in reversed(sources) if s.kind == "tool_result"), None)
+    return tuple(s for s in sources if s in kept or s is last) if last not in kept else tuple(kept)
+
+
+_TELLING = 4
+_DIGIT_TOKEN = re.compile(r"[A-Za-z]*\d[\w.:-]*\w")
+
+
+def _check_all(answer: str, sources: tuple[Source, ...]) -> tuple[ClaimVerdict, ...]:
     index = Index(sources)
-    checker = _Checker(answer[:_MAX_ANSWER], index)
+    checker = _Checker(answer, index)
     found = [checker.check(claim) for claim in checker.claims]
     found.extend(checker.articles())
     taken = bytearray(len(checker.text))

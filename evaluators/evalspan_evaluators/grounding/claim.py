@@ -39,7 +39,9 @@ class Claim:
 _URL = re.compile(r"https?://[^\s<>\"'`|)\]}]+|\bwww\.[^\s<>\"'`|)\]}]+")
 _EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 _ID = re.compile(r"(?<![\w@/.])#?[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*(?![\w@]|[/.][A-Za-z0-9])", re.ASCII)
-_QUOTE = re.compile(r"(?:(?<![^\s(\[])[\"“]|[«「])(?P<q>[^\s\"“”«»「」][^\"“”«»「」\n]{6,400}[^\s\"“”«»「」])(?:[\"”](?!\w)|[»」])")
+_QUOTE = re.compile(
+    r"(?:(?<![^\s(\[])[\"“]|[«「])(?P<q>[^\s\"“”«»「」][^\"“”«»「」\n]{6,400}[^\s\"“”«»「」])(?:[\"”](?!\w)|[»」])"
+)
 _ORDINAL_LIKE = re.compile(
     r"^\d+(?:st|nd|rd|th|s|x|k|m|b|bn|am|pm|h|hr|hrs|min|mins|sec|kg|g|km|cm|mm|ft|gb|mb|tb|kb|mph|d)$|^\d+-\d+$|^(?:Q|H|FY|CY)\d{1,4}$|^\d+[CFK]$|^(?:mid|early|late|pre|post|pré|anfang|ende)-\d{2,4}s?$",
     re.IGNORECASE,
@@ -59,7 +61,7 @@ def is_id(token: str) -> bool:
         return digits > 0
     if letters == 0:
         # Without letters only long unbroken rows and grouped codes (such as 4-3-2 digits) are ids.
-        return digits >= 7 and "-" not in bare or bool(re.fullmatch(r"\d{2,}(?:-\d{2,}){2,}", bare))
+        return (digits >= 7 and "-" not in bare) or bool(re.fullmatch(r"\d{2,}(?:-\d{2,}){2,}", bare))
     if digits == 0:
         return "_" in bare and len(bare) >= 6
     words = re.split(r"[-_]", bare)

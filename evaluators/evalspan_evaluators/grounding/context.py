@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from evalspan_evaluators.grounding.index import Fact
+from evalspan_evaluators.grounding.quantity import dimension
 from evalspan_evaluators.grounding.text import STOP_WORDS, abbreviates, key_words, stem
 
-__all__ = ["Context", "attribute_match", "context_of", "fact_words", "own_match", "unit_words"]
+__all__ = ["Context", "attribute_match", "context_of", "fact_words", "key_stems", "own_match"]
 
 _TOKEN = re.compile(r"[^\W\d_]+(?:[/'-][^\W\d_]+)*")
 _BREAK = re.compile(r"[.!?;]\s|\n|,\s|:\s|\band\b|\bwith\b|\bund\b|\bet\b|\by\b|、|，|。", re.IGNORECASE)
-_LINE_LABEL = re.compile(r"(?P<label>[^\n:,;.]{1,60}):\**\s*\**[^\n:]{0,40}$")
+_TAIL_END = re.compile(_BREAK.pattern + r"|(?<![-–])\s\d", re.IGNORECASE)
 _HARD = re.compile(r"[.!?;:]\s|\n")
 
 
@@ -37,7 +38,7 @@ class Context:
         return frozenset(self.label + self.after + self.before)
 
 
-_GENERIC = frozenset("total number num count current new value id data info detail result all team item".split())
+_GENERIC = frozenset(["total", "number", "num", "count", "current", "new", "value", "id", "data", "info", "detail", "result", "all", "team", "item"])
 
 
 @lru_cache(maxsize=4096)
@@ -54,18 +55,28 @@ def _stems(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _label(head: str) -> str:
+    """The words of a `Label:` on the same line, at most 40 characters before the value."""
+    line = head[head.rfind("\n") + 1 :]
+    colon = line.rfind(":")
+    if colon <= 0 or len(line) - colon > 42:
+        return ""
+    before = line[max(0, colon - 60) : colon]
+    return before[max(before.rfind(mark) for mark in ":,;.") + 1 :]
+
+
+@lru_cache(maxsize=2048)
 def context_of(text: str, start: int, end: int, sentence: tuple[int, int]) -> Context:
     """The words around text[start:end] inside its sentence."""
     head = text[max(sentence[0], start - 120) : start]
     tail = text[end : min(sentence[1], end + 60)]
-    label = _LINE_LABEL.search(head)
-    stop = _BREAK.search(tail)
+    stop = _TAIL_END.search(tail)
     tail = tail[: stop.start()] if stop else tail
     clause = head
     for brk in _HARD.finditer(head):
         clause = head[brk.end() :]
     return Context(
-        label=_stems(label["label"]) if label else (),
+        label=_stems(_label(head)),
         after=_stems(tail)[:4],
         before=_stems(clause)[-8:],
         sentence=sentence,
@@ -73,10 +84,11 @@ def context_of(text: str, start: int, end: int, sentence: tuple[int, int]) -> Co
 
 
 @lru_cache(maxsize=8192)
-def _key_stems(key: str) -> tuple[str, ...]:
+def key_stems(key: str) -> tuple[str, ...]:
+    """The parts of a key as stems."""
     # Short parts are often abbreviations (`pts`, `qty`), which a stem would cut.
     return tuple(
-        w if len(w) <= 4 and not w.endswith("s") or not set("aeiou") & set(w) else stem(w)
+        w if (len(w) <= 4 and not w.endswith("s")) or not set("aeiou") & set(w) else stem(w)
         for w in key_words(key)
         if not w.isdigit() and (len(w) > 1 or not w.isascii())
     )
@@ -90,25 +102,28 @@ def fact_words(fact: Fact) -> tuple[str, ...]:
         if part is None:
             return _stems(record.prose)
         return _stems(record.prose[max(0, part.start - 40) : part.end + 30])
-    own = _key_stems(fact.key)
+    own = key_stems(fact.key)
     if fact.quantity is not None and fact.quantity.unit:
         own = (*own, fact.quantity.unit)
     named = record.named_key
-    return own + _key_stems(named) if record.parent is not None else own
-
-
-def unit_words(context: Context) -> tuple[str, ...]:
-    """The noun a number counts, with the words right behind it."""
-    return context.after[:3]
+    return own + key_stems(named) if record.parent is not None else own
 
 
 @lru_cache(maxsize=65536)
 def _word_match(fact_word: str, claim_word: str) -> float:
     if fact_word == claim_word:
         return 1.0
-    if len(fact_word) >= 4 and len(claim_word) >= 4 and (fact_word.startswith(claim_word[:5]) and claim_word.startswith(fact_word[:5])):
+    if (
+        len(fact_word) >= 4
+        and len(claim_word) >= 4
+        and (fact_word.startswith(claim_word[:5]) and claim_word.startswith(fact_word[:5]))
+    ):
         return 0.8
-    if abbreviates(fact_word, claim_word) or abbreviates(fact_word, claim_word + "s") or abbreviates(claim_word, fact_word):
+    if (
+        abbreviates(fact_word, claim_word)
+        or abbreviates(fact_word, claim_word + "s")
+        or abbreviates(claim_word, fact_word)
+    ):
         return 0.7
     return 0.0
 
@@ -118,10 +133,15 @@ def own_match(words: tuple[str, ...], fact: Fact) -> float:
     record = fact.record
     if record.prose is not None:
         return 0.0
-    own = _share(words, _key_stems(fact.key))
+    own = _share(words, key_stems(fact.key))
     around = record.key
-    if isinstance(around, str) and record.parent is not None and around[:1] not in ".[$" and not any(c.isdigit() for c in around):
-        outer = _share(words, _key_stems(around))
+    if (
+        isinstance(around, str)
+        and record.parent is not None
+        and around[:1] not in ".[$"
+        and not any(c.isdigit() for c in around)
+    ):
+        outer = _share(words, key_stems(around))
         return 0.5 * own + 0.6 * outer if outer >= 0.6 else 0.6 * own
     return own
 
@@ -138,13 +158,16 @@ def attribute_match(words: tuple[str, ...] | frozenset[str], fact: Fact) -> floa
 
 @lru_cache(maxsize=32768)
 def _key_match(words: tuple[str, ...], key: str, around: str) -> float:
-    own = _share(words, _key_stems(key))
-    return max(own, 0.9 * _share(words, _key_stems(around))) if own < 0.9 and around else own
+    own = _share(words, key_stems(key))
+    return max(own, 0.9 * _share(words, key_stems(around))) if own < 0.9 and around else own
 
 
 def _share(words: tuple[str, ...], parts: tuple[str, ...]) -> float:
     """How well words name a key of these parts; parts like `total` and `number` say little alone."""
     telling = tuple(p for p in parts if p not in _GENERIC)
+    if len(telling) > 1:
+        # `days_since_delivery` is named by the delivery, not by any number of days.
+        telling = tuple(p for p in telling if dimension(p) != "time") or telling
     if not telling:
         return 0.5 * any(p in words for p in parts)
     best = [max((_word_match(part, word) for word in words), default=0.0) for part in telling]

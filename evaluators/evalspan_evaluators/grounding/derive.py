@@ -1,12 +1,12 @@
 """Derive: sums, differences, ratios, percent changes, averages and counts that lead to a number, with the formula."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.index import Fact, Index, Record
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.quantity import Quantity, dimension
 from evalspan_evaluators.grounding.text import STOP_WORDS, key_words, stem, words
@@ -15,26 +15,25 @@ __all__ = ["Derivation", "Hints", "derive", "hints_of"]
 
 _MAX_GROUP = 40
 _MAX_ROWS = 60
+_MAX_CELL = 80
+_MAX_COLUMN = 500
+_FEW_ROWS = 6
 _MAX_TRIES = 6000
 
 _SUM = frozenset(
-    "total totals sum combined altogether overall together both all aggregate cumulative gesamt insgesamt summe zusammen "
-    "somme ensemble suma conjunto soma juntos 合計 总计 一共 共".split()
+    ["total", "totals", "sum", "combined", "altogether", "overall", "together", "both", "all", "aggregate", "cumulative", "gesamt", "insgesamt", "summe", "zusammen", "somme", "ensemble", "suma", "conjunto", "soma", "juntos", "合計", "总计", "一共", "共"]
 )
 _DIFFERENCE = frozenset(
-    "difference change changes changed increase increased increases decrease decreased decreases more less higher lower rose risen fell "
-    "fallen grew growth dropped drop declined decline remaining remain left save saved saving savings refund refunded "
-    "additional extra gap reduced reduction gain gained loss lost net exceed exceeds exceeded outscored margin cheaper older "
-    "ahead behind trailing younger longer shorter between than differ variance shortfall surplus balance swing deducted unterschied differenz mehr weniger "
-    "gestiegen gesunken différence augmentation baisse diferencia aumento diferença redução".split()
+    ["difference", "change", "changes", "changed", "increase", "increased", "increases", "decrease", "decreased", "decreases", "more", "less", "higher", "lower", "rose", "risen", "fell", "fallen", "grew", "growth", "dropped", "drop", "declined", "decline", "remaining", "remain", "left", "save", "saved", "saving", "savings", "refund", "refunded", "additional", "extra", "gap", "reduced", "reduction", "gain", "gained", "loss", "lost", "net", "exceed", "exceeds", "exceeded", "outscored", "margin", "cheaper", "older", "ahead", "behind", "trailing", "younger", "longer", "shorter", "between", "than", "differ", "variance", "shortfall", "surplus", "balance", "swing", "deducted", "unterschied", "differenz", "mehr", "weniger", "gestiegen", "gesunken", "différence", "augmentation", "baisse", "diferencia", "aumento", "diferença", "redução"]
 )
-_AVERAGE = frozenset("average averages averaged mean avg durchschnitt durchschnittlich moyenne promedio media média 平均".split())
+_AVERAGE = frozenset(
+    ["average", "averages", "averaged", "mean", "avg", "durchschnitt", "durchschnittlich", "moyenne", "promedio", "media", "média", "平均"]
+)
 _RATIO = frozenset(
-    "ratio percent percentage proportion share times rate per portion fraction contribution represent represents "
-    "multiple twice verhältnis anteil proportion razón proporción proporção".split()
+    ["ratio", "percent", "percentage", "proportion", "share", "times", "rate", "per", "portion", "fraction", "contribution", "represent", "represents", "multiple", "twice", "verhältnis", "anteil", "proportion", "razón", "proporción", "proporção"]
 )
-_PRICED = frozenset("price value amount cost total worth earnings revenue".split())
-_PRODUCT = frozenset("total per each every times x × passengers people nights altogether".split())
+_PRICED = frozenset(["price", "value", "amount", "cost", "total", "worth", "earnings", "revenue"])
+_PRODUCT = frozenset(["total", "per", "each", "every", "times", "x", "×", "passengers", "people", "nights", "altogether"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,10 @@ def derive(claim: Claim, hints: Hints, index: Index, others: Sequence[Claim]) ->
         return Derivation(found, None)
     tries = 0
     timed = claim.kind == "duration"
-    for group, related in _groups(index, hints):
+    cache = index.groups
+    if hints.words not in cache:
+        cache[hints.words] = list(_groups(index, hints))
+    for group, related in cache[hints.words]:
         if timed:
             group = [f for f in group if f.quantity is not None and dimension(f.quantity.unit) == "time"]
         values = [(v, f) for f in group if (v := number_of(f)) is not None]
@@ -190,7 +192,9 @@ def _from_answer(claim: Claim, target: _Target, hints: Hints, others: Sequence[C
             return formula
         if hints.words & _PRODUCT and not own.percent and a != 1 and b != 1 and target.hit(a * b):
             return f"{_text(a)} * {_text(b)}"
-    money = [v for v, q in values if (q.currency is not None) == (own.currency is not None) and v < abs(own.value) * 1.0001]
+    money = [
+        v for v, q in values if (q.currency is not None) == (own.currency is not None) and v < abs(own.value) * 1.0001
+    ]
     if hints.total and 2 < len(money) <= 12:
         for size in (3, 4, len(money)):
             for group in combinations(money[-8:], min(size, len(money[-8:]))):
@@ -213,10 +217,12 @@ def _groups(index: Index, hints: Hints) -> Iterator[tuple[list[Fact], bool]]:
             if home is not None and not fact.key and home.parent is not None:
                 home = home.parent
             columns.setdefault((id(home) if home is not None else id(record), fact.key), []).append(fact)
-    named = [group for group in rows.values() if len(group) > 1 and _named(group[0], hints.words)]
-    for group in sorted(named, key=lambda g: -_overlap(g[0], hints.words))[:_MAX_ROWS]:
+    overlap = _Overlap(index, hints.words)
+    named = [(n, group) for group in rows.values() if len(group) > 1 and (n := overlap.of(group[0].record))]
+    named.sort(key=lambda pair: -pair[0])
+    for _, group in named[:_MAX_ROWS]:
         yield _in_order(group)[:_MAX_GROUP], True
-    yield from ((_in_order(column)[:_MAX_GROUP], True) for column in _related_columns(columns.values(), hints))
+    yield from ((_in_order(column)[:_MAX_GROUP], True) for column in _related_columns(columns.values(), overlap))
 
 
 def _in_order(group: list[Fact]) -> list[Fact]:
@@ -224,33 +230,46 @@ def _in_order(group: list[Fact]) -> list[Fact]:
     return sorted(dict.fromkeys(group), key=lambda f: order.get(id(f), 0))
 
 
-def _row_words(fact: Fact) -> frozenset[str]:
-    record = fact.record
-    if record.prose is not None:
-        return frozenset(words(record.prose))
-    found: set[str] = set(key_words(record.named_key))
-    for other in record.facts[:30]:
-        found.update(key_words(other.key))
-        if isinstance(other.value, str) and len(other.value) < 80:
-            found.update(words(other.value))
-    return frozenset(found)
+class _Overlap:
+    """How many of the wanted words each record holds, counted over unique strings once."""
+
+    def __init__(self, index: Index, wanted: frozenset[str]) -> None:
+        self.stems = frozenset(stem(w) for w in wanted if w not in STOP_WORDS)
+        self._keys: dict[str, int] = {}
+        self._records: dict[int, int] = {}
+        for text, facts in index.strings.items():
+            if len(text) < _MAX_CELL and (count := len(self.stems.intersection(_text_stems(text)))):
+                for fact in facts:
+                    self._records[id(fact.record)] = self._records.get(id(fact.record), 0) + count
+
+    def of(self, record: Record) -> int:
+        """The number of wanted words in a record's values and keys, or in a sentence."""
+        if record.prose is not None:
+            return len(self.stems.intersection(_text_stems(record.prose)))
+        found = self._records.get(id(record), 0) + self._key(record.named_key)
+        return found + sum(self._key(f.key) for f in record.facts[:30])
+
+    def _key(self, key: str) -> int:
+        count = self._keys.get(key)
+        if count is None:
+            count = self._keys[key] = len(self.stems.intersection(stem(w) for w in key_words(key)))
+        return count
 
 
-def _overlap(fact: Fact, wanted: frozenset[str]) -> int:
-    stems = {stem(w) for w in wanted if w not in STOP_WORDS}
-    return len(stems & {stem(w) for w in _row_words(fact)})
+@lru_cache(maxsize=8192)
+def _text_stems(text: str) -> frozenset[str]:
+    return frozenset(stem(w) for w in words(text))
 
 
-def _named(fact: Fact, wanted: frozenset[str]) -> bool:
-    return _overlap(fact, wanted) > 0
-
-
-def _related_columns(columns: Iterable[list[Fact]], hints: Hints) -> Iterator[list[Fact]]:
-    """Columns cut to the rows the words name, then whole ones."""
+def _related_columns(columns: Iterable[list[Fact]], overlap: _Overlap) -> Iterator[list[Fact]]:
+    """Whole columns, then columns cut to the rows the words name."""
     for column in columns:
         if len(column) < 2:
             continue
         yield column
-        best = sorted(column, key=lambda f: -_overlap(f, hints.words))[:6]
-        if len(column) > len(best) and _named(best[0], hints.words):
-            yield best
+        if len(column) > _FEW_ROWS:
+            best = sorted(
+                ((overlap.of(f.record), i, f) for i, f in enumerate(column[:_MAX_COLUMN])), key=lambda t: (-t[0], t[1])
+            )
+            if best[0][0]:
+                yield [f for _, _, f in best[:_FEW_ROWS]]

@@ -1,6 +1,7 @@
 """Index: every value of the sources with its record, key and JSON path."""
 
 import json
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,9 @@ from evalspan_evaluators.grounding.text import fold, sentences
 __all__ = ["Fact", "Index", "Record"]
 
 _PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,10})?")
+_ISO = re.compile(
+    r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])(?:[T ]([01]\d|2[0-3]):([0-5]\d)(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _HAS_DIGIT = re.compile(r"\d").search
 _DECLARED: dict[float, re.Pattern[str]] = {
@@ -27,6 +31,8 @@ _DECLARED: dict[float, re.Pattern[str]] = {
     1e12: re.compile(r"\btrillions?\b", re.IGNORECASE),
 }  # fmt: skip
 _MAX_TEXT = 2_000_000
+#: Prose beyond this is searched for ids and names only.
+_MAX_PROSE = 120_000
 _MAX_FACTS = 200_000
 _SHORT = 80
 
@@ -134,6 +140,8 @@ class Index:
         self.flags: list[Fact] = []
         #: Lists by their length, for counts.
         self.lengths: dict[int, list[Fact]] = {}
+        #: Groups of facts to calculate with, by the words that chose them; kept for the claims of one answer.
+        self.groups: dict[frozenset[str], list[tuple[list[Fact], bool]]] = {}
         self._scales: dict[int, frozenset[float]] = {}
         self._sorted: list[float] | None = None
         self._facts = 0
@@ -164,7 +172,14 @@ class Index:
     def _record(self, source: Source, parent: Record | None, key: str | int, prose: str | None = None) -> Record:
         record = Record(source, parent, key, prose)
         self.records.append(record)
-        if isinstance(key, str) and prose is None and len(key) > 2 and (key[0] not in ".[$") and not key.islower() or _HAS_DIGIT(str(key)):
+        if (
+            (isinstance(key, str)
+            and prose is None
+            and len(key) > 2
+            and (key[0] not in ".[$")
+            and not key.islower())
+            or _HAS_DIGIT(str(key))
+        ):
             self._named(record, str(key))
         return record
 
@@ -239,14 +254,26 @@ class Index:
         record.facts.append(fact)
         folded = fold(value)
         self.strings.setdefault(folded.lower(), []).append(fact)
-        if not any(c.isdigit() for c in folded):
+        if not _HAS_DIGIT(folded):
             return
         if _PLAIN_NUMBER.fullmatch(folded):
             self._number(fact, float(folded))
             return
-        if " " not in folded and is_id(folded) and not moments.scan(folded):
+        iso = _ISO.fullmatch(folded)
+        if iso is not None:
+            self._iso(fact, iso)
+            return
+        if " " not in folded and (folded[0].isalpha() or is_id(folded)):
             return
         self._scan(record, key, folded, place, fact)
+
+    def _iso(self, fact: Fact, match: re.Match[str]) -> None:
+        """The usual forms of dates in JSON, without the general parser."""
+        day = Day(int(match[1]), int(match[2]), int(match[3]))
+        fact.moment = Moment("date", 0, 10, match[0], (day,))
+        self.days.setdefault(day, []).append(fact)
+        if match[4]:
+            self.minutes.setdefault(int(match[4]) * 60 + int(match[5]), []).append(fact)
 
     def _scan(self, record: Record, key: str, text: str, place: int, whole: Fact | None) -> None:
         """Dates, times and quantities inside a text."""
@@ -278,7 +305,7 @@ class Index:
         return fact
 
     def _number(self, fact: Fact, value: float) -> None:
-        if value == value and abs(value) != float("inf"):
+        if math.isfinite(value):
             self.numbers.append((abs(value), fact))
 
     def _text(self, source: Source, parent: Record | None, text: str, key: str = "") -> None:
@@ -288,7 +315,7 @@ class Index:
             rest = read_tables(text, record, self)
         else:
             rest = text
-        for start, end in sentences(rest):
+        for start, end in sentences(rest[:_MAX_PROSE]):
             sentence = rest[start:end]
             inner = self._record(source, record, "", sentence)
             if any(c.isdigit() for c in sentence) or quantities.has_words(sentence):
@@ -307,9 +334,7 @@ class Index:
         known = self._scales.get(id(source))
         if known is None:
             text = source.content if isinstance(source.content, str) else json.dumps(source.content, default=str)
-            known = frozenset(
-                scale for scale, pattern in _DECLARED.items() if pattern.search(text)
-            )
+            known = frozenset(scale for scale, pattern in _DECLARED.items() if pattern.search(text))
             self._scales[id(source)] = known
         return known
 

@@ -65,5 +65,7 @@ def _line(raw: str, at: int) -> Line:
         return Line(at, at + len(raw), -20 + len(mark), heading=True)
     bullet = 2 if mark in ("-", "*", "•", "+") else 0
     bold_head = not mark and raw.strip().startswith("**") and raw.strip().rstrip(":").endswith("**")
-    depth = 2 * indent + bullet + (1 if mark and not bullet else 0) - (1 if bold_head or raw.rstrip().endswith(":") else 0)
+    depth = (
+        2 * indent + bullet + (1 if mark and not bullet else 0) - (1 if bold_head or raw.rstrip().endswith(":") else 0)
+    )
     return Line(at, at + len(raw), depth, heading=bold_head)

@@ -58,7 +58,9 @@ def find_numbers(claim: Claim, index: Index) -> list[Fact]:
         value, step = reading * q.scale, q.step if reading == q.values[0] else 0.5 * q.scale * 1e-3
         for target, tolerance, plain in _conversions(q, value, step):
             found = index.near(target, tolerance * (1 + 1e-6) + _SLACK * abs(target))
-            found = [f for f in found if _fits(q, f, index, plain=plain, unscaled=plain and q.scale != 1 and not q.percent)]
+            found = [
+                f for f in found if _fits(q, f, index, plain=plain, unscaled=plain and q.scale != 1 and not q.percent)
+            ]
             if found:
                 return _closest(found, target)
         for target, factor in _unit_targets(q, value):
@@ -109,7 +111,13 @@ def find_days(days: Iterable[Day], index: Index) -> list[Fact]:
     for day in wanted:
         if day in index.days:
             return index.days[day]
-    return [fact for day in wanted for known, facts in index.days.items() if day.agrees(known) and _no_vaguer(day, known) for fact in facts]
+    return [
+        fact
+        for day in wanted
+        for known, facts in index.days.items()
+        if day.agrees(known) and _no_vaguer(day, known)
+        for fact in facts
+    ]
 
 
 def _no_vaguer(claimed: Day, known: Day) -> bool:

@@ -6,15 +6,40 @@ from dataclasses import dataclass
 from evalspan_evaluators.grounding.index import Fact, Index, Record
 from evalspan_evaluators.grounding.text import STOP_WORDS
 
-__all__ = ["Mention", "Mentions", "connected"]
+__all__ = ["Mention", "Mentions", "Reach"]
 
 _TOKEN = re.compile(r"[^\W_]+(?:['.&][^\W_]+)*")
-_NAME_KEYS = ("name", "title", "label", "id", "code", "number", "key", "ticker", "symbol", "sku")
 _MAX_PARTS = 6
-_MAX_RECORDS = 12
+_MAX_REACH = 200
 
 
-@dataclass(frozen=True, slots=True)
+class Reach:
+    """The records a mention belongs with: its own, those inside, those around, and the other half of its calls."""
+
+    __slots__ = ("_around", "_calls", "_own")
+
+    def __init__(self, records: tuple[Record, ...]) -> None:
+        self._own = {id(r) for r in records}
+        self._around = {id(r) for record in records for r in record.chain()}
+        self._calls = {(r.source.call, r.source.tool, r.source.kind) for r in records if r.source.call >= 0}
+
+    def holds(self, record: Record) -> bool:
+        """Whether a record is one of them."""
+        if id(record) in self._around:
+            return True
+        at: Record | None = record
+        while at is not None:
+            if id(at) in self._own:
+                return True
+            at = at.parent
+        source = record.source
+        if source.call < 0 or not self._calls:
+            return False
+        other = "tool_arguments" if source.kind == "tool_result" else "tool_result"
+        return (source.call, source.tool, other) in self._calls
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Mention:
     """One place of the answer that names values of the sources.
 
@@ -30,6 +55,10 @@ class Mention:
     facts: tuple[Fact, ...]
     strong: bool
     records: tuple[Record, ...]
+    reach: "Reach"
+
+    def __hash__(self) -> int:
+        return hash((self.start, self.end))
 
 
 def _parts(text: str) -> tuple[str, ...]:
@@ -56,9 +85,13 @@ class Mentions:
                 last = at + len(parts) - 1
                 if last < len(tokens) and all(tokens[at + i][2] == p for i, p in enumerate(parts)):
                     end = tokens[last][1]
-                    strong = any(_is_strong(f) for f in facts) and (text[start:end] != text[start:end].lower() or any(c.isdigit() for c in text[start:end]))
+                    strong = any(_is_strong(f) for f in facts) and (
+                        text[start:end] != text[start:end].lower() or any(c.isdigit() for c in text[start:end])
+                    )
                     records = tuple(dict.fromkeys(f.record for f in facts))
-                    self.items.append(Mention(start, end, text[start:end], tuple(facts), strong, records))
+                    self.items.append(
+                        Mention(start, end, text[start:end], tuple(facts), strong, records, Reach(records[:_MAX_REACH]))
+                    )
                     taken_to = end
                     break
 
@@ -74,7 +107,12 @@ def _names(index: Index, present: set[str]) -> dict[str, list[tuple[tuple[str, .
         if len(text) > 60:
             continue
         parts = _parts(text)
-        if not parts or len(parts) > _MAX_PARTS or not any(c.isalpha() for c in text) or (len(parts) == 1 and (len(text) < 2 or text in STOP_WORDS)):
+        if (
+            not parts
+            or len(parts) > _MAX_PARTS
+            or not any(c.isalpha() for c in text)
+            or (len(parts) == 1 and (len(text) < 2 or text in STOP_WORDS))
+        ):
             continue
         if parts[0] in present:
             found.setdefault(parts, []).extend(facts)
@@ -89,27 +127,3 @@ def _names(index: Index, present: set[str]) -> dict[str, list[tuple[tuple[str, .
 def _is_person_like(fact: Fact) -> bool:
     words = str(fact.value).split()
     return len(words) >= 2 and all(w[:1].isupper() for w in words) and words[-1].isalpha() and len(words[-1]) > 3
-
-
-def connected(fact: Fact, other: Fact) -> bool:
-    """Whether two values belong together: one record inside the other, or arguments and result of one call."""
-    a, b = fact.record, other.record
-    if a is b:
-        return True
-    if a.source is b.source:
-        return _inside(a, b) or _inside(b, a)
-    return (
-        a.source.call >= 0
-        and a.source.call == b.source.call
-        and a.source.tool == b.source.tool
-        and a.source.kind != b.source.kind
-    )
-
-
-def _inside(inner: Record, outer: Record) -> bool:
-    at: Record | None = inner
-    while at is not None:
-        if at is outer:
-            return True
-        at = at.parent
-    return False

@@ -42,7 +42,10 @@ class Grounding(MetricBase):
         return self._score(verdicts, checkable)
 
     def _score(self, verdicts: tuple[ClaimVerdict, ...], checkable: list[ClaimVerdict]) -> Score:
-        counts = {o: sum(v.outcome == o for v in verdicts) for o in ("supported", "contradicted", "unsupported", "not_checkable")}
+        counts = {
+            o: sum(v.outcome == o for v in verdicts)
+            for o in ("supported", "contradicted", "unsupported", "not_checkable")
+        }
         value = counts["supported"] / len(checkable)
         wrong = [v for v in checkable if v.outcome == "contradicted" and v.severity == "major"]
         if wrong:

@@ -99,7 +99,7 @@ _DATE_FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         ("num", rf"(?<![\d/.-])(?P<a>{_DAY}|1[0-2])(?P<sep>[-/._])(?P<b>{_DAY})(?P=sep)(?P<y>{_YEAR}|\d\d)(?![\d/.-])"),
         ("my", rf"\b(?P<m>{_M}),?(?: de| del| of)? (?P<y>{_YEAR})\b"),
-        ("y", rf"(?<![\w.,$€£/-])(?P<y>1[89]\d\d|20\d\d)(?![\w%]|[.,/-]\d)"),
+        ("y", r"(?<![\w.,$€£/-])(?P<y>1[89]\d\d|20\d\d)(?![\w%]|[.,/-]\d)"),
     )
 )
 _MORE_DAYS = re.compile(
@@ -117,7 +117,7 @@ _WEEKDAY = re.compile(
     + "|".join(
         n
         for n in _WEEKDAYS
-        if n.isascii() and len(n) > 4 or "-" in n or n in ("lundi", "mardi", "jeudi", "lunes", "miércoles", "sábado")
+        if (n.isascii() and len(n) > 4) or "-" in n or n in ("lundi", "mardi", "jeudi", "lunes", "miércoles", "sábado")
     )
     + r")s?\b"
     r"|(" + "|".join(n for n in _WEEKDAYS if n[0] in "月火水木金土日星周" and len(n) >= 2) + r")",

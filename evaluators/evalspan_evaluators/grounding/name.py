@@ -18,10 +18,7 @@ _NAME = re.compile(
 )
 _CODE = re.compile(r"^[A-Z]{2,6}$")
 _KNOWN = frozenset(
-    "id ids ok faq am pm est edt pst pdt cst cet gmt utc usd eur gbp dob url api usa us uk eu tv ceo cfo cto hr it pdf csv "
-    "json html sql ai llm q1 q2 q3 q4 vat gdp ytd p/e eps roi asap eta etc i dear hi hello thank thanks please sorry sir "
-    "madam mr mrs ms dr yes no january february march april may june july august september october november december "
-    "celsius fahrenheit kelvin bce bc ad ce monday tuesday wednesday thursday friday saturday sunday english german french spanish portuguese".split()
+    ["id", "ids", "ok", "faq", "am", "pm", "est", "edt", "pst", "pdt", "cst", "cet", "gmt", "utc", "usd", "eur", "gbp", "dob", "url", "api", "usa", "us", "uk", "eu", "tv", "ceo", "cfo", "cto", "hr", "it", "pdf", "csv", "json", "html", "sql", "ai", "llm", "q1", "q2", "q3", "q4", "vat", "gdp", "ytd", "p/e", "eps", "roi", "asap", "eta", "etc", "i", "dear", "hi", "hello", "thank", "thanks", "please", "sorry", "sir", "madam", "mr", "mrs", "ms", "dr", "yes", "no", "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december", "celsius", "fahrenheit", "kelvin", "bce", "bc", "ad", "ce", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "english", "german", "french", "spanish", "portuguese"]
 )
 _LINE_HEAD = re.compile(r"(?:^|\n)[\s>#*_•\d.)\-\"'(\[|]*$")
 _SENTENCE_HEAD = re.compile(r"[.!?:;]['\")*_]*\s+[*_\"'(\[]*$|[(\"“:][*_]*\s?$|\*\*$")
@@ -104,7 +101,11 @@ def _check_one(text: str, start: int, end: int, index: Index, aliases: set[str])
     if not unknown:
         facts = index.strings.get(name.lower())
         return ClaimVerdict(claim=claim, outcome="supported", severity="minor", fact=facts[0] if facts else None)
-    if _QUALIFIES.search(text, max(0, start - 30), start) or _BACKGROUND.search(text, max(0, start - 10), start) and not _CODE.match(name):
+    if (
+        _QUALIFIES.search(text, max(0, start - 30), start)
+        or (_BACKGROUND.search(text, max(0, start - 10), start)
+        and not _CODE.match(name))
+    ):
         return ClaimVerdict(claim=claim, outcome="not_checkable", severity="minor")
     if len(unknown) < len(parts) and not all(w[0].isupper() and w.isalpha() for w in unknown):
         return None
@@ -155,7 +156,11 @@ def _other_name(text: str, mention: Mention, binder: Binder) -> ClaimVerdict | N
     for other in strong:
         for record in other.records:
             for fact in record.facts:
-                if fact.key in keys and isinstance(fact.value, str) and fact.value.lower() not in (mention.text.lower(), *said):
+                if (
+                    fact.key in keys
+                    and isinstance(fact.value, str)
+                    and fact.value.lower() not in (mention.text.lower(), *said)
+                ):
                     near = closeness(fact, others)
                     if best is None or near > best[0]:
                         best = (near, fact)

@@ -19,13 +19,22 @@ _NEGATION = re.compile(
     r"|ない|ません|没有|不能|未",
     re.IGNORECASE,
 )
-_SUCCESS = re.compile(r"\b(?:successfully|erfolgreich|avec succès|con éxito|exitosamente|com sucesso)\b|成功", re.IGNORECASE)
+_SUCCESS = re.compile(
+    r"\b(?:successfully|erfolgreich|avec succès|con éxito|exitosamente|com sucesso)\b|成功", re.IGNORECASE
+)
 _DONE = re.compile(
     r"\b(?:has|have|had) (?P<not>not )?been (?:successfully )?(?P<verb>\w+ed|made|sent|paid|set)\b", re.IGNORECASE
 )
-_CLAUSE = re.compile(r"[.;!?\n]|,|\b(?:but|however|although|and|or|because|since|if|unless|when|while|so)\b", re.IGNORECASE)
-_FAILED = re.compile(r"\b(?:error|failed|failure|exception|denied|not found|invalid|unauthori[sz]ed|forbidden|timed? ?out)\b", re.IGNORECASE)
-_CONDITION = re.compile(r"\b(?:if|unless|only|except|otherwise|before|until|but|regardless|either|should|must|may)\b", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"[.;!?\n]|,|\b(?:but|however|although|and|or|because|since|if|unless|when|while|so)\b", re.IGNORECASE
+)
+_FAILED = re.compile(
+    r"\b(?:error|failed|failure|exception|denied|not found|invalid|unauthori[sz]ed|forbidden|timed? ?out)\b",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"\b(?:if|unless|only|except|otherwise|before|until|but|regardless|either|should|must|may)\b", re.IGNORECASE
+)
 _TRUE = frozenset(("yes", "true", "y", "enabled", "active", "included", "1"))
 _FALSE = frozenset(("no", "false", "n", "disabled", "inactive", "none", "0"))
 
@@ -110,8 +119,7 @@ def _of_success(text: str, span: tuple[int, int], failed: bool | None, index: In
 
 
 _DEEDS = frozenset(
-    "processed applied cancelled canceled updated issued completed sent refunded charged created deleted booked submitted "
-    "approved confirmed upgraded changed placed scheduled saved shipped made paid".split()
+    ["processed", "applied", "cancelled", "canceled", "updated", "issued", "completed", "sent", "refunded", "charged", "created", "deleted", "booked", "submitted", "approved", "confirmed", "upgraded", "changed", "placed", "scheduled", "saved", "shipped", "made", "paid"]
 )
 
 
@@ -155,7 +163,9 @@ def _of_flag(
     return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=fact, code="OTHER_POLARITY")
 
 
-_HEDGE = re.compile(r"\b(?:might|could|would|can|cannot|can't|recommend|regarding|about|policy|providers?|options?)\b", re.IGNORECASE)
+_HEDGE = re.compile(
+    r"\b(?:might|could|would|can|cannot|can't|recommend|regarding|about|policy|providers?|options?)\b", re.IGNORECASE
+)
 _GOVERNS = (
     r"(?P<neg>without|no|not|n't|never|lacks?)?\W*(?:any |an? |the )?(?P<verb>with|without|no|have|has|had|includes?|included|including|"
     r"purchased?|bought|added|is|was|are|were|does|do|did)\W+(?:\w+\W+){0,3}?"
@@ -172,7 +182,11 @@ def _stated(part: str, key: str) -> bool | None:
         said = label[1].lower()
         return said in _TRUE if said in _TRUE | _FALSE else None
     before = re.search(rf"\b{_GOVERNS}{re.escape(noun)}", part, re.IGNORECASE)
-    after = re.search(rf"{re.escape(noun)}\w*\W+(?:\w+\W+){{0,2}}?(?:is|was|has|have|were|are)\b(?:\W+not\b|n't)?", part, re.IGNORECASE)
+    after = re.search(
+        rf"{re.escape(noun)}\w*\W+(?:\w+\W+){{0,2}}?(?:is|was|has|have|were|are)\b(?:\W+not\b|n't)?",
+        part,
+        re.IGNORECASE,
+    )
     if before is None and after is None:
         return None
     start = min(m.start() for m in (before, after) if m is not None)
@@ -205,14 +219,18 @@ def _rules(text: str) -> tuple[tuple[frozenset[str], bool, str], ...]:
     return tuple(found)
 
 
-_MODAL = re.compile(r"\b(?:can|cannot|can't|will|won't|must|may|is|are|be|do|does|not|kann|können|peut|puede|pode)\b", re.IGNORECASE)
+_MODAL = re.compile(
+    r"\b(?:can|cannot|can't|will|won't|must|may|is|are|be|do|does|not|kann|können|peut|puede|pode)\b", re.IGNORECASE
+)
 
 
 def _content(text: str) -> frozenset[str]:
     return frozenset(stem(w) for w in words(text) if w not in STOP_WORDS)
 
 
-def _of_policy(text: str, span: tuple[int, int], policies: Sequence[tuple[frozenset[str], bool, str]]) -> ClaimVerdict | None:
+def _of_policy(
+    text: str, span: tuple[int, int], policies: Sequence[tuple[frozenset[str], bool, str]]
+) -> ClaimVerdict | None:
     """A clause that says nearly the same words as a rule, with the opposite sign."""
     if not policies:
         return None
@@ -231,5 +249,7 @@ def _of_policy(text: str, span: tuple[int, int], policies: Sequence[tuple[frozen
             claim = _claim(text, *clause)
             if is_negated(part) == best[1]:
                 return ClaimVerdict(claim=claim, outcome="supported", severity="minor", note=best[2])
-            return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", code="OTHER_POLARITY", note=best[2])
+            return ClaimVerdict(
+                claim=claim, outcome="contradicted", severity="minor", code="OTHER_POLARITY", note=best[2]
+            )
     return None

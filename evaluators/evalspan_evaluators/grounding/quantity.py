@@ -87,36 +87,45 @@ _AFTER = re.compile(
     r"[ -]?(?:(?P<per>" + _PERCENTS + r")|(?P<cur>[€£¥$₹₩]|[^\W\d_]{2,10})|(?P<of>of (?:the )?))", re.IGNORECASE
 )
 _UNIT = re.compile(r"[ -]?(?P<unit>°[CFK]?|[^\W\d_]+(?:/[^\W\d_]+)?(?:[²³])?(?:-[^\W\d_]+)*)")
-_APPROX = re.compile(
-    r"(?:about|approximately|approx\.?|around|roughly|nearly|almost|over|more than|less than|under|at least|up to|some|circa|ca\.|"
-    r"etwa|rund|ungefähr|fast|über|environ|près de|plus de|unos|unas|aproximadamente|casi|más de|cerca de|quase|mais de|約|约|大约|~|≈)\s*\W?$",
-    re.IGNORECASE,
+_APPROX = frozenset(
+    ["about", "approximately", "approx", "around", "roughly", "nearly", "almost", "over", "than", "under", "least", "to", "some", "circa", "ca", "etwa", "rund", "ungefähr", "fast", "über", "environ", "de", "unos", "unas", "aproximadamente", "casi", "cerca", "quase", "約", "约", "大约"]
 )
+
+
+def _is_approximate(text: str, at: int) -> bool:
+    """Whether the word before a number makes it a rough one: `about`, `more than`, `up to`."""
+    words = text[max(0, at - 20) : at].rstrip(" ($€£~≈").rsplit(None, 2)
+    if not words:
+        return False
+    word = words[-1].lower().strip(".")
+    if word == "to" or word == "de":
+        return len(words) > 1 and words[-2].lower() in ("up", "près", "plus", "más", "mais", "cerca")
+    return word in _APPROX or word[-1:] in "約约"
+
 
 _NUMBER_WORDS: dict[str, dict[str, int]] = {
     "en": {
         w: i
         for i, w in enumerate(
-            "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-            "seventeen eighteen nineteen twenty".split()
+            ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
         )
     }
     | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90, "hundred": 100},
     "de": {
         w: i
-        for i, w in enumerate("null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split())
+        for i, w in enumerate(["null", "ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"])
         if i != 1
     },
     "fr": {
-        w: i for i, w in enumerate("zéro un deux trois quatre cinq six sept huit neuf dix onze douze".split()) if i != 1
+        w: i for i, w in enumerate(["zéro", "un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "onze", "douze"]) if i != 1
     },
     "es": {
         w: i
-        for i, w in enumerate("cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce".split())
+        for i, w in enumerate(["cero", "uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve", "diez", "once", "doce"])
         if i != 1
     },
     "pt": {
-        w: i for i, w in enumerate("zero um dois três quatro cinco seis sete oito nove dez onze doze".split()) if i != 1
+        w: i for i, w in enumerate(["zero", "um", "dois", "três", "quatro", "cinco", "seis", "sete", "oito", "nove", "dez", "onze", "doze"]) if i != 1
     },
 }
 _WORDED = {
@@ -197,7 +206,11 @@ def _unit_after(text: str, at: int) -> tuple[str, int]:
     unit = match["unit"]
     if unit.lower() in STOP_WORDS:
         return "", at
-    if dimension(stem(unit)) == "" and (second := _UNIT.match(text, match.end())) and dimension(stem(second["unit"])) == "time":
+    if (
+        dimension(stem(unit)) == ""
+        and (second := _UNIT.match(text, match.end()))
+        and dimension(stem(second["unit"])) == "time"
+    ):
         return stem(second["unit"]), second.end()  # business days, calendar weeks
     return (unit.lower() if unit.startswith("°") or "/" in unit else stem(unit)), match.end()
 
@@ -254,7 +267,7 @@ def _build(match: re.Match[str], text: str) -> Quantity | None:
         percent=percent,
         currency=currency,
         unit=unit,
-        approximate=bool(_APPROX.search(text, max(0, start - 16), start)) or match["sign1"] in ("~", "≈"),
+        approximate=_is_approximate(text, start) or match["sign1"] in ("~", "≈"),
         digits=digits,
     )
 

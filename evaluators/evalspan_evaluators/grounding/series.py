@@ -11,11 +11,19 @@ from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
 __all__ = ["check_series"]
 
-_MOST = re.compile(r"\b(?:peak(?:s|ed|ing)?|highest|maximum|max|record|largest|greatest|most|top(?:ping)?)\b[^.;,]{0,40}$", re.IGNORECASE)
+_MOST = re.compile(
+    r"\b(?:peak(?:s|ed|ing)?|highest|maximum|max|record|largest|greatest|most|top(?:ping)?)\b[^.;,]{0,40}$",
+    re.IGNORECASE,
+)
 _LEAST = re.compile(r"\b(?:lowest|minimum|min|smallest|bottom(?:ing)?|trough|least)\b[^.;,]{0,40}$", re.IGNORECASE)
 #: Words that make an extreme one among several.
-_LOCAL = re.compile(r"\b(?:second|third|another|local|new|next|again|one of|day|week|each|until|at (?:the|that) time)\b", re.IGNORECASE)
-_GAP = re.compile(r"[^.;,()\n]{0,40}?\b(?:in|on|by|at|of|as of|during|around|im|en|em|le|am)\s(?:the\s)?(?:early |late |mid-?|year |month of )?$", re.IGNORECASE)
+_LOCAL = re.compile(
+    r"\b(?:second|third|another|local|new|next|again|one of|day|week|each|until|at (?:the|that) time)\b", re.IGNORECASE
+)
+_GAP = re.compile(
+    r"[^.;,()\n]{0,40}?\b(?:in|on|by|at|of|as of|during|around|im|en|em|le|am)\s(?:the\s)?(?:early |late |mid-?|year |month of )?$",
+    re.IGNORECASE,
+)
 _MIN_LENGTH = 4
 
 
@@ -24,7 +32,9 @@ def _column(fact: Fact) -> list[Fact]:
     parent = fact.record.parent
     if parent is None:
         return []
-    return [f for record in parent.children[:5000] for f in record.facts if f.key == fact.key and number_of(f) is not None]
+    return [
+        f for record in parent.children[:5000] for f in record.facts if f.key == fact.key and number_of(f) is not None
+    ]
 
 
 def _days(record: Record) -> list[Day]:
@@ -42,7 +52,9 @@ def check_series(text: str, claim: Claim, found: Sequence[Fact], claims: Sequenc
     return _by_date(text, claim, rows, column, claims) or _by_extreme(text, claim, rows, column)
 
 
-def _by_date(text: str, claim: Claim, rows: Sequence[Fact], column: Sequence[Fact], claims: Sequence[Claim]) -> ClaimVerdict | None:
+def _by_date(
+    text: str, claim: Claim, rows: Sequence[Fact], column: Sequence[Fact], claims: Sequence[Claim]
+) -> ClaimVerdict | None:
     after = next((c for c in claims if c.kind == "date" and c.start >= claim.end), None)
     if after is None or after.moment is None or _GAP.fullmatch(text, claim.end, after.start) is None:
         return None
@@ -70,4 +82,10 @@ def _by_extreme(text: str, claim: Claim, rows: Sequence[Fact], column: Sequence[
     truth = pick(column, key=lambda f: number_of(f) or 0.0)
     if any(number_of(f) == number_of(truth) for f in rows):
         return None
-    return ClaimVerdict(claim=claim, outcome="contradicted", fact=truth, code="NOT_EXTREME", formula=f"{pick.__name__} of {len(column)} values")
+    return ClaimVerdict(
+        claim=claim,
+        outcome="contradicted",
+        fact=truth,
+        code="NOT_EXTREME",
+        formula=f"{pick.__name__} of {len(column)} values",
+    )

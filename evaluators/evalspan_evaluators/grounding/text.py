@@ -12,25 +12,19 @@ _WIDE.update(
 
 _STOP: dict[str, frozenset[str]] = {
     "en": frozenset(
-        "a an the and or but of to in on at by for from with as is are was were be been has have had it its this that "
-        "these those i you he she they we your their his her our my there here not no if then than so do does did will "
-        "would can could should may also into per each any all both between which who whom what when where how please".split()
+        ["a", "an", "the", "and", "or", "but", "of", "to", "in", "on", "at", "by", "for", "from", "with", "as", "is", "are", "was", "were", "be", "been", "has", "have", "had", "it", "its", "this", "that", "these", "those", "i", "you", "he", "she", "they", "we", "your", "their", "his", "her", "our", "my", "there", "here", "not", "no", "if", "then", "than", "so", "do", "does", "did", "will", "would", "can", "could", "should", "may", "also", "into", "per", "each", "any", "all", "both", "between", "which", "who", "whom", "what", "when", "where", "how", "please"]
     ),
     "de": frozenset(
-        "der die das und oder ein eine einen einem einer zu im in am an auf von mit für ist sind war wurde nicht kein "
-        "sie er es wir ihr ihre sein bei nach aus dem den des als auch".split()
+        ["der", "die", "das", "und", "oder", "ein", "eine", "einen", "einem", "einer", "zu", "im", "in", "am", "an", "auf", "von", "mit", "für", "ist", "sind", "war", "wurde", "nicht", "kein", "sie", "er", "es", "wir", "ihr", "ihre", "sein", "bei", "nach", "aus", "dem", "den", "des", "als", "auch"]
     ),
     "fr": frozenset(
-        "le la les un une des et ou de du au aux en dans sur par pour avec est sont été a ne pas ce cette il elle nous "
-        "vous votre vos son sa ses qui que".split()
+        ["le", "la", "les", "un", "une", "des", "et", "ou", "de", "du", "au", "aux", "en", "dans", "sur", "par", "pour", "avec", "est", "sont", "été", "a", "ne", "pas", "ce", "cette", "il", "elle", "nous", "vous", "votre", "vos", "son", "sa", "ses", "qui", "que"]
     ),
     "es": frozenset(
-        "el la los las un una unos unas y o de del al en por para con es son fue ha no se su sus que este esta usted "
-        "lo como más".split()
+        ["el", "la", "los", "las", "un", "una", "unos", "unas", "y", "o", "de", "del", "al", "en", "por", "para", "con", "es", "son", "fue", "ha", "no", "se", "su", "sus", "que", "este", "esta", "usted", "lo", "como", "más"]
     ),
     "pt": frozenset(
-        "o a os as um uma e ou de do da dos das no na nos nas em por para com é são foi não se seu sua que este esta "
-        "você ao à mais".split()
+        ["o", "a", "os", "as", "um", "uma", "e", "ou", "de", "do", "da", "dos", "das", "no", "na", "nos", "nas", "em", "por", "para", "com", "é", "são", "foi", "não", "se", "seu", "sua", "que", "este", "esta", "você", "ao", "à", "mais"]
     ),
 }
 STOP_WORDS: frozenset[str] = frozenset().union(*_STOP.values())
