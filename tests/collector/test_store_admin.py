@@ -21,7 +21,7 @@ from evalspan_collector.store.keys import ApiKeys
 from evalspan_collector.store.opening import open_clickhouse
 
 if TYPE_CHECKING:
-    from tests.conftest import StoreProcess
+    from conftest import StoreProcess
 
 parquet: Any = _parquet  # typed at our edge
 DAY = 86_400 * 10**9

@@ -30,7 +30,7 @@ from evalspan_collector.store.front import Front, FrontOptions, read_token, serv
 from evalspan_collector.store.opening import open_clickhouse, open_store
 
 if TYPE_CHECKING:
-    from tests.conftest import StoreProcess
+    from conftest import StoreProcess
 
 NOW = 1_796_000_000_000_000_000
 connect_driver: Any = cast("Any", clickhouse_connect).get_client  # typed at our edge
