@@ -432,6 +432,18 @@ def test_runs_are_filtered(store: Store, query: dict[str, Any], expected: set[st
     assert store.runs(RunQuery(project="elsewhere", **query)) == []
 
 
+def test_many_older_revisions_push_no_run_off_a_page(store: Store) -> None:
+    store.write_runs([run("kept", started_ns=NOW)], token="kept")
+    for revision in range(1, 5):
+        moved = [run(f"m{i}", started_ns=NOW + 1000 * (5 - revision) + i, revision=revision) for i in range(40)]
+        store.write_runs(moved, token=f"r{revision}")
+    store.write_runs([run(f"m{i}", started_ns=NOW - 1 - i, revision=9) for i in range(40)], token="last")
+    found = store.runs(RunQuery(project="default", limit=3))
+    assert [r.run_id for r in found] == ["kept", "m0", "m1"]
+    assert [r.revision for r in found] == [1, 9, 9]
+    assert store.runs(RunQuery(project="default", since_ns=NOW + 1)) == []
+
+
 def test_projects_do_not_see_each_other(store: Store) -> None:
     store.write_runs([run("a", project="p1"), run("a", project="p2")], token="r")
     store.write_scores([score("a", project="p1")], token="s")

@@ -43,16 +43,16 @@ _CONDITIONS: Final = {
     " OR positionCaseInsensitiveUTF8(ifNull(error, ''), {text:String}) > 0)",
 }
 
-_UNJUDGED: Final = """
-project = {project:String} AND state IN ('closed', 'amended') AND updated_ns >= {since:Int64}
-AND run_id IN (SELECT run_id FROM runs WHERE project = {project:String} AND updated_ns >= {since:Int64})
-AND (run_id, revision) NOT IN
-(
-    SELECT run_id, run_revision FROM outcomes FINAL
-    WHERE project = {project:String} AND rule = {rule:String} AND rule_version = {rule_version:String}
-        AND outcome != 'waiting' AND created_ns >= {outcome_since:Int64}
+_UNJUDGED: Final = (
+    "project = {project:String}",
+    "state IN ('closed', 'amended')",
+    "updated_ns >= {since:Int64}",
+    (
+        "(run_id, revision) NOT IN (SELECT run_id, run_revision FROM outcomes FINAL "
+        "WHERE project = {project:String} AND rule = {rule:String} AND rule_version = {rule_version:String} "
+        "AND outcome != 'waiting' AND created_ns >= {outcome_since:Int64})"
+    ),
 )
-"""
 
 
 def project_condition(project: str | None) -> tuple[str, dict[str, Any]]:
@@ -135,7 +135,7 @@ class RunTables:
         return next(iter(summaries_from(rows)), None)
 
     def query(self, query: RunQuery, now_ns: int) -> list[RunSummary]:
-        """Current rows, newest start first: the ids of the page from narrow columns, then the page."""
+        """Current rows, newest start first."""
         condition, parameters = project_condition(query.project)
         conditions = [condition, "state != 'withdrawn'"]
         for name, text in _CONDITIONS.items():
@@ -150,25 +150,56 @@ class RunTables:
         if query.before is not None:
             conditions.append("(started_ns, run_id) < ({before_ns:Int64}, {before_id:String})")
             parameters.update(before_ns=query.before[0], before_id=query.before[1])
+        any_row, current = list(conditions), list(conditions)
         if query.metric is not None or query.passed is not None or query.max_score is not None:
-            conditions.append(_scored(query, condition, parameters))
-        return self._page(" AND ".join(conditions), parameters, "started_ns DESC, run_id DESC", query.limit)
+            scored = _scored(query, condition, parameters)
+            any_row.append(scored.format(final="", more=""))
+            current.append(scored.format(final="FINAL", more="AND run_id IN {ids:Array(String)}"))
+        return self._page(any_row, current, parameters, "started_ns", query.limit, newest_first=True)
 
-    def _page(self, where: str, parameters: dict[str, Any], order: str, limit: int) -> list[RunSummary]:
-        ids = self._client.rows(
-            f"SELECT project, run_id FROM runs FINAL WHERE {where} ORDER BY {order} LIMIT {{limit:UInt32}}",
-            {**parameters, "limit": limit},
-        )
-        if not ids:
-            return []
-        found = summaries_from(
-            self._client.rows(
-                f"{_SELECT} WHERE (project, run_id) IN arrayZip({{projects:Array(String)}}, {{ids:Array(String)}})",
-                {"projects": [row[0] for row in ids], "ids": [row[1] for row in ids]},
+    def _page(
+        self,
+        any_row: Sequence[str],
+        current: Sequence[str],
+        parameters: dict[str, Any],
+        column: str,
+        limit: int,
+        *,
+        newest_first: bool = False,
+    ) -> list[RunSummary]:
+        """The first current rows by (column, run_id).
+
+        FINAL over all runs costs a merge of them all. So candidates come from narrow columns of any revision, and
+        only they are read as current rows. A current row is one of those revisions, so none can be missed up to the
+        last candidate; behind it the answer is incomplete, and more candidates are taken.
+        """
+        direction = " DESC" if newest_first else ""
+        order = f"{column}{direction}, run_id{direction}"
+        wanted = limit * 2 + 50
+        while True:
+            rows = self._client.rows(
+                f"SELECT project, run_id, {column} FROM runs WHERE {' AND '.join(any_row)} "
+                f"ORDER BY {order} LIMIT {{wanted:UInt32}}",
+                {**parameters, "wanted": wanted},
             )
-        )
-        by_key = {(summary.project, summary.run_id): summary for summary in found}
-        return [by_key[key] for key in ((row[0], row[1]) for row in ids) if key in by_key]
+            if not rows:
+                return []
+            keys = dict.fromkeys((str(row[0]), str(row[1])) for row in rows)
+            found = summaries_from(
+                self._client.rows(
+                    f"{_SELECT} WHERE (project, run_id) IN arrayZip({{projects:Array(String)}}, {{ids:Array(String)}}) "
+                    f"AND {' AND '.join(current)} ORDER BY {order}",
+                    {**parameters, "projects": [key[0] for key in keys], "ids": [key[1] for key in keys]},
+                )
+            )
+            if len(rows) < wanted:
+                return found[:limit]
+            last = (int(rows[-1][2]), str(rows[-1][1]))
+            places = [(int(getattr(summary, column)), summary.run_id) for summary in found]
+            inside = sum(place >= last if newest_first else place <= last for place in places)
+            if inside >= limit:
+                return found[:limit]
+            wanted *= 4
 
     def of_traces(self, project: str, trace_ids: Sequence[str]) -> list[RunSummary]:
         """Current rows of the runs these traces belong to."""
@@ -183,11 +214,8 @@ class RunTables:
 
     def changed(self, after_ns: int, limit: int) -> list[RunSummary]:
         """Closed, amended or withdrawn rows written after then, oldest first."""
-        where = (
-            "state != 'open' AND updated_ns > {after:Int64} "
-            "AND (project, run_id) IN (SELECT project, run_id FROM runs WHERE updated_ns > {after:Int64})"
-        )
-        return self._page(where, {"after": after_ns}, "updated_ns, run_id", limit)
+        conditions = ["state != 'open'", "updated_ns > {after:Int64}"]
+        return self._page(conditions, conditions, {"after": after_ns}, "updated_ns", limit)
 
     def unjudged(self, project: str, rule: str, rule_version: str, since_ns: int, limit: int) -> list[RunSummary]:
         """Closed or amended runs without a final outcome of the rule for their revision, oldest first."""
@@ -198,11 +226,11 @@ class RunTables:
             "since": since_ns,
             "outcome_since": max(since_ns - _DAY_NS, 0),
         }
-        return self._page(_UNJUDGED, parameters, "updated_ns, run_id", limit)
+        return self._page(_UNJUDGED, _UNJUDGED, parameters, "updated_ns", limit)
 
 
 def _scored(query: RunQuery, condition: str, parameters: dict[str, Any]) -> str:
-    """Runs with a current score of the asked kind."""
+    """Runs with a score of the asked kind; `{final}` and `{more}` narrow it to current ones of some runs."""
     conditions = [condition, "NOT superseded"]
     if query.metric is not None:
         conditions.append("metric = {metric:String}")
@@ -213,7 +241,8 @@ def _scored(query: RunQuery, condition: str, parameters: dict[str, Any]) -> str:
     if query.max_score is not None:
         conditions.append("value <= {max_score:Float64}")
         parameters["max_score"] = query.max_score
-    return f"(project, run_id) IN (SELECT project, run_id FROM scores FINAL WHERE {' AND '.join(conditions)})"
+    where = " AND ".join(conditions).replace("{", "{{").replace("}", "}}")
+    return f"(project, run_id) IN (SELECT project, run_id FROM scores {{final}} WHERE {where} {{more}})"
 
 
 def _storable(value: Any) -> Any:
