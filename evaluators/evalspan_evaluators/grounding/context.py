@@ -38,7 +38,25 @@ class Context:
         return frozenset(self.label + self.after + self.before)
 
 
-_GENERIC = frozenset(["total", "number", "num", "count", "current", "new", "value", "id", "data", "info", "detail", "result", "all", "team", "item"])
+_GENERIC = frozenset(
+    [
+        "total",
+        "number",
+        "num",
+        "count",
+        "current",
+        "new",
+        "value",
+        "id",
+        "data",
+        "info",
+        "detail",
+        "result",
+        "all",
+        "team",
+        "item",
+    ]
+)
 
 
 @lru_cache(maxsize=4096)

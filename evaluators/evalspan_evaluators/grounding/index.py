@@ -173,13 +173,8 @@ class Index:
         record = Record(source, parent, key, prose)
         self.records.append(record)
         if (
-            (isinstance(key, str)
-            and prose is None
-            and len(key) > 2
-            and (key[0] not in ".[$")
-            and not key.islower())
-            or _HAS_DIGIT(str(key))
-        ):
+            isinstance(key, str) and prose is None and len(key) > 2 and (key[0] not in ".[$") and not key.islower()
+        ) or _HAS_DIGIT(str(key)):
             self._named(record, str(key))
         return record
 

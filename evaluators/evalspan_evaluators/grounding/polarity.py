@@ -119,7 +119,32 @@ def _of_success(text: str, span: tuple[int, int], failed: bool | None, index: In
 
 
 _DEEDS = frozenset(
-    ["processed", "applied", "cancelled", "canceled", "updated", "issued", "completed", "sent", "refunded", "charged", "created", "deleted", "booked", "submitted", "approved", "confirmed", "upgraded", "changed", "placed", "scheduled", "saved", "shipped", "made", "paid"]
+    [
+        "processed",
+        "applied",
+        "cancelled",
+        "canceled",
+        "updated",
+        "issued",
+        "completed",
+        "sent",
+        "refunded",
+        "charged",
+        "created",
+        "deleted",
+        "booked",
+        "submitted",
+        "approved",
+        "confirmed",
+        "upgraded",
+        "changed",
+        "placed",
+        "scheduled",
+        "saved",
+        "shipped",
+        "made",
+        "paid",
+    ]
 )
 
 

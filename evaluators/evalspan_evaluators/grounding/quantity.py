@@ -88,7 +88,39 @@ _AFTER = re.compile(
 )
 _UNIT = re.compile(r"[ -]?(?P<unit>°[CFK]?|[^\W\d_]+(?:/[^\W\d_]+)?(?:[²³])?(?:-[^\W\d_]+)*)")
 _APPROX = frozenset(
-    ["about", "approximately", "approx", "around", "roughly", "nearly", "almost", "over", "than", "under", "least", "to", "some", "circa", "ca", "etwa", "rund", "ungefähr", "fast", "über", "environ", "de", "unos", "unas", "aproximadamente", "casi", "cerca", "quase", "約", "约", "大约"]
+    [
+        "about",
+        "approximately",
+        "approx",
+        "around",
+        "roughly",
+        "nearly",
+        "almost",
+        "over",
+        "than",
+        "under",
+        "least",
+        "to",
+        "some",
+        "circa",
+        "ca",
+        "etwa",
+        "rund",
+        "ungefähr",
+        "fast",
+        "über",
+        "environ",
+        "de",
+        "unos",
+        "unas",
+        "aproximadamente",
+        "casi",
+        "cerca",
+        "quase",
+        "約",
+        "约",
+        "大约",
+    ]
 )
 
 
@@ -107,25 +139,59 @@ _NUMBER_WORDS: dict[str, dict[str, int]] = {
     "en": {
         w: i
         for i, w in enumerate(
-            ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
+            [
+                "zero",
+                "one",
+                "two",
+                "three",
+                "four",
+                "five",
+                "six",
+                "seven",
+                "eight",
+                "nine",
+                "ten",
+                "eleven",
+                "twelve",
+                "thirteen",
+                "fourteen",
+                "fifteen",
+                "sixteen",
+                "seventeen",
+                "eighteen",
+                "nineteen",
+                "twenty",
+            ]
         )
     }
     | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90, "hundred": 100},
     "de": {
         w: i
-        for i, w in enumerate(["null", "ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"])
+        for i, w in enumerate(
+            ["null", "ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"]
+        )
         if i != 1
     },
     "fr": {
-        w: i for i, w in enumerate(["zéro", "un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "onze", "douze"]) if i != 1
+        w: i
+        for i, w in enumerate(
+            ["zéro", "un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "onze", "douze"]
+        )
+        if i != 1
     },
     "es": {
         w: i
-        for i, w in enumerate(["cero", "uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve", "diez", "once", "doce"])
+        for i, w in enumerate(
+            ["cero", "uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve", "diez", "once", "doce"]
+        )
         if i != 1
     },
     "pt": {
-        w: i for i, w in enumerate(["zero", "um", "dois", "três", "quatro", "cinco", "seis", "sete", "oito", "nove", "dez", "onze", "doze"]) if i != 1
+        w: i
+        for i, w in enumerate(
+            ["zero", "um", "dois", "três", "quatro", "cinco", "seis", "sete", "oito", "nove", "dez", "onze", "doze"]
+        )
+        if i != 1
     },
 }
 _WORDED = {

@@ -1,0 +1,285 @@
+"""Figure: numbers, money, percents and durations of an answer against the sources."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evalspan_evaluators.grounding.bind import Scope, closeness, known_units, linked, same_key
+from evalspan_evaluators.grounding.claim import Claim
+from evalspan_evaluators.grounding.context import Context, attribute_match
+from evalspan_evaluators.grounding.derive import derive, hints_of
+from evalspan_evaluators.grounding.fitness import clashes, comparable, digit_likeness, is_small, same_type
+from evalspan_evaluators.grounding.index import Fact
+from evalspan_evaluators.grounding.lookup import find_numbers, number_of
+from evalspan_evaluators.grounding.mention import Mention
+from evalspan_evaluators.grounding.quantity import Quantity
+from evalspan_evaluators.grounding.reading import Reading
+from evalspan_evaluators.grounding.series import check_series
+from evalspan_evaluators.grounding.text import stem
+from evalspan_evaluators.grounding.verdict import ClaimVerdict
+
+__all__ = ["Figures"]
+
+_PAIR_AFTER = re.compile(r"\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?\d")
+_PAIR_BEFORE = re.compile(r"\d\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?$")
+_BRACKETED = re.compile(r"[\s'*]*(?:s\s)?\(\s*(?:\d+\s?[-–/]\s?)?")
+_OF = re.compile(r"\s+(?:of|von|de|des)\b")
+#: `a 30-point win`: a difference between two subjects, not a field of one.
+_MARGIN = frozenset(
+    stem(w)
+    for w in ["win", "victory", "lead", "margin", "deficit", "advantage", "loss", "run", "gap", "difference", "swing"]
+)
+#: More facts than this about the same thing name no single true value.
+_FEW = 6
+_ARTICLE = re.compile(r"(?:,|\band)\s+(a pair of|an?)\s+(?=[a-z]{3,}\b)")
+_JOINED = re.compile(r"[\s*_]*(?:,|and|&|or|und|et|y|e)?[\s*_]*(?:the\s)?", re.IGNORECASE)
+_QUALIFIER = re.compile(
+    r"(?:\s?(?:-|–|to)\s?\d+)?\s([^\W\d_]{3,})\s(?:days?|hours?|weeks?|months?|years?)\b", re.IGNORECASE
+)
+
+
+class Figures(Reading):
+    """Checks of numbers."""
+
+    def number(self, claim: Claim) -> ClaimVerdict:
+        context = self.context(claim)
+        scope = self.binder.scope(claim, context)
+        found = [f for f in find_numbers(claim, self.index) if not clashes(claim, f)]
+        if claim.quantity is not None and claim.quantity.worded and _OF.match(self.text, claim.end):
+            return ClaimVerdict(claim=claim, outcome="not_checkable")
+        repeated = self.proven.get(claim.quantity.value) if claim.quantity is not None else None
+        if repeated is not None and not is_small(claim):
+            return replace(repeated, claim=claim)
+        wrong = check_series(self.text, claim, found, self.claims)
+        if wrong is not None:
+            return wrong
+        bound = self.by_attribute(claim, context, scope, found)
+        if bound is not None:
+            if bound.fact is not None and context.after:
+                self.bound.add(context.sentence)
+            return bound
+        if found:
+            if is_small(claim):
+                return self.small(claim, context, found)
+            other = self.other_record(claim, scope, found) if claim.kind != "percent" else None
+            if other is not None:
+                return other
+            best = max(found, key=lambda f: attribute_match(context.all, f))
+            return ClaimVerdict(claim=claim, outcome="supported", fact=best)
+        if is_small(claim):
+            return self.small(claim, context, found)
+        derived = self.derived(claim, context)
+        if derived is not None:
+            return derived
+        truth = self.truth(claim, context)
+        return ClaimVerdict(claim=claim, outcome="contradicted" if truth else "unsupported", fact=truth)
+
+    def by_attribute(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """The subject's own field, where the claim's words name it."""
+        named = context.label + context.after
+        if self.paired(claim):
+            return self.pair(claim, scope, found)
+        if claim.kind == "percent":
+            named = (*named, "percent", "pct")
+        if not named:
+            return None
+        known = set(map(id, found))
+        if any(w in _MARGIN for w in context.after[:2]):
+            return None
+        for mention in scope.near:
+            facts = self.binder.attribute_facts(mention, named, lambda f: comparable(claim, f))
+            if not facts:
+                blank = self.binder.blank(mention, named)
+                if blank is not None and claim.quantity is not None and claim.quantity.value:
+                    return ClaimVerdict(claim=claim, outcome="contradicted", fact=blank, code="NO_VALUE")
+                continue
+            for fact in facts:
+                if id(fact) in known:
+                    return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
+            for other in scope.line if mention.start > claim.start else self.beside(mention, scope):
+                for fact in self.binder.attribute_facts(other, named):
+                    if id(fact) in known:
+                        return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
+            for fact in found:
+                if attribute_match(named, fact) >= 0.5 and linked([fact], (mention,)):
+                    return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
+            derived = self.derived(claim, context) if self.hinted_here(claim, context) else None
+            if derived is not None:
+                return derived
+            return ClaimVerdict(claim=claim, outcome="contradicted", fact=facts[0], code="OTHER_VALUE")
+        return None
+
+    def beside(self, mention: Mention, scope: Scope) -> list[Mention]:
+        """Mentions joined to this one by `and` or a comma: what is said may be about either."""
+        return [
+            m
+            for m in scope.line
+            if m is not mention and _JOINED.fullmatch(self.text[min(m.end, mention.end) : max(m.start, mention.start)])
+        ]
+
+    def small(self, claim: Claim, context: Context, found: Sequence[Fact]) -> ClaimVerdict:
+        """A small whole number proves nothing by standing somewhere: what it counts must agree."""
+        assert claim.quantity is not None
+        nouns = (*context.after[:3], claim.quantity.unit) if claim.quantity.unit else context.after[:3]
+        known, exact = known_units(self.binder, nouns)
+        same = [f for f in found if any(f is k for k in known)]
+        if same and (kind := self.other_qualifier(claim, same)) is not None:
+            return kind
+        if same:
+            return ClaimVerdict(claim=claim, outcome="supported", fact=same[0])
+        derived = self.counted(claim)
+        if derived is not None:
+            return derived
+        derived = self.multiple(claim, exact) or (self.derived(claim, context) if self.hinted(context) else None)
+        if derived is not None:
+            return derived
+        if exact and len(exact) <= _FEW:
+            return ClaimVerdict(claim=claim, outcome="contradicted", fact=exact[0], code="OTHER_COUNT")
+        if found:
+            return ClaimVerdict(claim=claim, outcome="supported", fact=found[0], code="WEAK")
+        return ClaimVerdict(claim=claim, outcome="not_checkable")
+
+    def derived(self, claim: Claim, context: Context) -> ClaimVerdict | None:
+        """Supported by a small formula over the sources or over the answer's own numbers."""
+        start, end = context.sentence
+        asked = "" if is_small(claim) else self.question
+        hints = hints_of(self.text[start:end], asked)
+        found = derive(claim, hints, self.index, self.claims)
+        if found is None:
+            return None
+        return ClaimVerdict(claim=claim, outcome="supported", fact=found.fact, formula=found.formula, code="DERIVED")
+
+    def paired(self, claim: Claim) -> bool:
+        """Part of `110 - 106`, `7-of-12` or `3/4`: which of two fields it means is open."""
+        return bool(
+            _PAIR_AFTER.match(self.text, claim.end)
+            or _PAIR_BEFORE.search(self.text, max(0, claim.start - 14), claim.start)
+        )
+
+    def pair(self, claim: Claim, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """Any number of a subject in reach supports a half of a pair."""
+        for mention in (*scope.near, *scope.line):
+            for record in mention.records[:8]:
+                for fact in found:
+                    if fact.record is record:
+                        return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
+        for mention in scope.near:
+            # `Name ( 16 - 32 )`: right behind its subject a pair must stand in the subject's record.
+            gap = self.text[mention.end : claim.start]
+            facts = [f for r in mention.records[:8] for f in r.facts if same_type(f, claim)]
+            if mention.end <= claim.start and len(facts) >= 4 and _BRACKETED.fullmatch(gap):
+                return ClaimVerdict(claim=claim, outcome="contradicted", fact=facts[0], code="OTHER_VALUE")
+        return None if found else ClaimVerdict(claim=claim, outcome="not_checkable")
+
+    def hinted_here(self, claim: Claim, context: Context) -> bool:
+        """Whether the words next to a claim speak of a calculation; a small number needs them close by."""
+        if not is_small(claim):
+            return True
+        near = self.text[max(context.sentence[0], claim.start - 30) : claim.end + 20]
+        hints = hints_of(near)
+        return hints.total or hints.difference or hints.average
+
+    def other_qualifier(self, claim: Claim, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """`5 to 7 calendar days` where every source says `5 to 7 business days`."""
+        ours = _qualifier(self.text, claim.end)
+        theirs = [
+            _qualifier(f.record.prose, f.quantity.end) if f.record.prose is not None and f.quantity else ""
+            for f in found
+        ]
+        if claim.kind != "duration" or not ours or not all(theirs) or ours in theirs:
+            return None
+        return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=found[0], code="OTHER_UNIT")
+
+    def hinted(self, context: Context) -> bool:
+        """Whether the sentence itself speaks of a sum, a difference or an average."""
+        hints = hints_of(self.text[context.sentence[0] : context.sentence[1]])
+        return hints.total or hints.difference or hints.average
+
+    def multiple(self, claim: Claim, known: Sequence[Fact]) -> ClaimVerdict | None:
+        """Supported as so much for each of several things: 2 bags for each of 2 passengers."""
+        assert claim.quantity is not None
+        value = claim.quantity.value
+        for fact in known:
+            each = number_of(fact)
+            if each and value % each == 0 and 2 <= value / each <= 20 and int(value / each) in self.index.lengths:
+                times = self.index.lengths[int(value / each)][0]
+                formula = f"{each:g} * count({times.path})"
+                return ClaimVerdict(claim=claim, outcome="supported", fact=fact, formula=formula, code="DERIVED")
+        return None
+
+    def counted(self, claim: Claim) -> ClaimVerdict | None:
+        """Supported by the length of a list."""
+        assert claim.quantity is not None
+        value = claim.quantity.value
+        lists = self.index.lengths.get(int(value)) if value == int(value) and value >= 2 else None
+        if not lists:
+            return None
+        return ClaimVerdict(
+            claim=claim, outcome="supported", fact=lists[0], formula=f"count({lists[0].path})", code="DERIVED"
+        )
+
+    def other_record(self, claim: Claim, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """The value stands in another record than the one the answer speaks of."""
+        mentions = scope.all
+        if not mentions or any(f.record.prose is not None or f.record.source.kind == "user" for f in found):
+            return None
+        if _belongs(found, scope):
+            return None
+        ours = max(closeness(f, mentions) for f in found[:60])
+        best: tuple[float, Fact] | None = None
+        for mention in mentions:
+            for record in mention.records[:8]:
+                for fact in record.below(200):
+                    if same_key(fact, found) and same_type(fact, claim):
+                        near = closeness(fact, mentions)
+                        if best is None or near > best[0]:
+                            best = (near, fact)
+        if best is None or best[0] < max(ours + 0.25, 1.5 * ours):
+            return None
+        return ClaimVerdict(claim=claim, outcome="contradicted", fact=best[1], code="OTHER_RECORD")
+
+    def truth(self, claim: Claim, context: Context) -> Fact | None:
+        """The value the claim most likely gets wrong: by the words around it, then by its digits."""
+        best: tuple[float, Fact] | None = None
+        for _, fact in self.index.numbers:
+            if fact.record.source.kind in ("system_prompt", "user") or clashes(claim, fact):
+                continue
+            near = max(
+                attribute_match(context.label, fact),
+                attribute_match(context.after, fact),
+                0.9 * attribute_match(context.before[-4:], fact),
+            )
+            alike = digit_likeness(claim, fact)
+            score = near + alike
+            if (near >= 0.45 or alike >= 0.75) and (best is None or score > best[0]):
+                best = (score, fact)
+        return best[1] if best else None
+
+    def articles(self) -> list[ClaimVerdict]:
+        """`38 points, six assists and a steal`: in such a list an article counts one."""
+        found: list[ClaimVerdict] = []
+        for start, end in self.bound:
+            for match in _ARTICLE.finditer(self.text, start, end):
+                number = 2.0 if "pair" in match[1] else 1.0
+                quantity = Quantity(match.start(1), match.end(1), match[1], (number,), worded=True)
+                claim = Claim("number", match[1], match.start(1), match.end(1), quantity=quantity)
+                context = self.context(claim)
+                context = replace(context, label=(), after=context.after[:1])
+                scope = self.binder.scope(claim, context)
+                verdict = self.by_attribute(claim, context, scope, find_numbers(claim, self.index))
+                if verdict is not None:
+                    found.append(verdict)
+        return found
+
+
+def _belongs(found: Sequence[Fact], scope: Scope) -> bool:
+    """Whether the value stands in the record of the nearest subject, where that subject names few records."""
+    fewest = min((len(m.records) for m in scope.all), default=0)
+    near = [m for m in scope.near[:1] if len(m.records) <= max(2, fewest)]
+    return linked(found, near)
+
+
+def _qualifier(text: str, at: int) -> str:
+    """The word between a number and its unit of time."""
+    match = _QUALIFIER.match(text, at)
+    return match[1].lower() if match is not None else ""

@@ -1,0 +1,99 @@
+"""Fitness: whether a value of the sources can be what a claim speaks of."""
+
+import re
+from difflib import SequenceMatcher
+
+from evalspan_evaluators.grounding import quantity as quantities
+from evalspan_evaluators.grounding.bind import is_number
+from evalspan_evaluators.grounding.claim import Claim
+from evalspan_evaluators.grounding.context import fact_words
+from evalspan_evaluators.grounding.index import Fact
+from evalspan_evaluators.grounding.lookup import number_of
+from evalspan_evaluators.grounding.text import key_words
+
+__all__ = ["clashes", "comparable", "digit_likeness", "is_bookkeeping", "is_small", "same_type"]
+
+_LETTERS = re.compile(r"[A-Za-z]{4,}")
+_STAMPS = frozenset(["created", "updated", "modified", "timestamp", "at", "fetched", "generated", "inserted"])
+_COUNT_WORDS = frozenset(
+    [
+        "seat",
+        "count",
+        "quantity",
+        "qty",
+        "num",
+        "age",
+        "year",
+        "month",
+        "day",
+        "hour",
+        "minut",
+        "second",
+        "id",
+        "zip",
+        "phone",
+        "index",
+        "page",
+        "rank",
+        "position",
+        "size",
+    ]
+)
+
+
+def is_bookkeeping(fact: Fact) -> bool:
+    """A `created_at`-like stamp, which answers seldom speak of."""
+    return fact.record.prose is None and bool(_STAMPS.intersection(key_words(fact.key)))
+
+
+def is_small(claim: Claim) -> bool:
+    q = claim.quantity
+    return (
+        q is not None
+        and claim.kind in ("number", "duration")
+        and q.decimals == 0
+        and q.scale == 1
+        and abs(q.value) < 100
+    )
+
+
+def clashes(claim: Claim, fact: Fact) -> bool:
+    """Money is no count and no time."""
+    if fact.quantity is not None and fact.quantity.currency and claim.quantity is not None:
+        ours = claim.quantity.currency
+        return ours is not None and ours != fact.quantity.currency and {ours, fact.quantity.currency} != {"USD"}
+    if claim.kind == "money":
+        if isinstance(fact.value, str) and fact.record.prose is None and _LETTERS.search(fact.value):
+            return True  # Suite 744
+        parts = fact_words(fact) if fact.record.prose is None else (fact.quantity.unit,) if fact.quantity else ()
+        return any(w in _COUNT_WORDS or quantities.dimension(w) == "time" for w in parts)
+    return False
+
+
+def comparable(claim: Claim, fact: Fact) -> bool:
+    if claim.kind == "duration" and not any(quantities.dimension(w) == "time" for w in fact_words(fact)):
+        return False
+    return not clashes(claim, fact) and number_of(fact) is not None
+
+
+def same_type(fact: Fact, claim: Claim) -> bool:
+    if claim.quantity is not None:
+        return fact.quantity is not None or is_number(fact)
+    return fact.moment is not None and claim.moment is not None and fact.moment.kind == claim.moment.kind
+
+
+def digit_likeness(claim: Claim, fact: Fact) -> float:
+    """How alike two numbers are written: 1 for equal digits, 0.8 for one changed or two swapped of three or more."""
+    assert claim.quantity is not None
+    value = number_of(fact)
+    if value is None:
+        return 0.0
+    ours = claim.quantity.digits.replace(",", "")
+    theirs = fact.quantity.digits.replace(",", "") if fact.quantity is not None else f"{abs(value):.10g}"
+    if len(ours) < 3 or len(theirs) < 3:
+        return 0.0
+    if ours == theirs or (len(ours) == len(theirs) and sum(a != b for a, b in zip(ours, theirs, strict=True)) == 1):
+        return 0.8
+    return (
+        0.8 if sorted(ours) == sorted(theirs) and len(ours) >= 4 else 0.5 * SequenceMatcher(None, ours, theirs).ratio()
+    )
