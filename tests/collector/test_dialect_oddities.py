@@ -291,6 +291,7 @@ def test_tool_parameters_are_the_schema_or_the_arguments() -> None:
         {"output.value": '{"lc": 1, "type": "constructor", "id": ["ToolMessage"], "kwargs": {"content": "no such order", "tool_call_id": "c9", "status": "error"}}'},
         {"gen_ai.tool.call.result": '{"output": {"lc": 1, "type": "constructor", "id": ["ToolMessage"], "kwargs": {"content": "no such order", "tool_call_id": "c9", "status": "error"}}, "kwargs": {"color": "green"}}'},
         {"gen_ai.tool.call.result": '{"content": [{"type": "text", "text": "no such order"}], "isError": true}', "gen_ai.tool.call.id": "c9"},
+        {"gen_ai.completion": '{"output": {"type": "tool", "content": "no such order", "tool_call_id": "c9", "status": "error"}}', "gen_ai.tool.call.id": "c9"},
         {"gen_ai.tool.call.result": "no such order", "gen_ai.tool.status": "error", "gen_ai.tool.call.id": "c9"},
     ],
 )  # fmt: skip
@@ -691,23 +692,25 @@ def test_the_table_names_each_source_once() -> None:
         assert len(seen) == len(set(seen)), field
 
 
+def chat_message(role: str, content: str, meta: str = "{}") -> str:
+    """A message as haystack prints it."""
+    return f"ChatMessage(_role=<ChatRole.{role.upper()}: '{role}'>, _content=[{content}], _name=None, _meta={meta})"
+
+
+CALLED = "ToolCall(tool_name='f', arguments={'q': 1}, id='c', extra=None)"
+HISTORY = [
+    chat_message("user", "TextContent(text='Hi')"),
+    chat_message("assistant", CALLED, "{'model': 'm', 'usage': {'prompt_tokens': 10, 'completion_tokens': 2}}"),
+    chat_message("tool", f"ToolCallResult(result='ok', origin={CALLED}, error=False)"),
+    chat_message(
+        "assistant", "TextContent(text='Yo')", "{'model': 'm', 'usage': {'prompt_tokens': 20, 'completion_tokens': 3}}"
+    ),
+]
 HAYSTACK = {
     "openinference.span.kind": "CHAIN",
-    "input.value": json.dumps({"messages": ["ChatMessage(_role=<ChatRole.USER: 'user'>, _content=[TextContent(text='Hi')], _meta={})"]}),
-    "output.value": json.dumps(
-        {
-            "messages": [
-                "ChatMessage(_role=<ChatRole.USER: 'user'>, _content=[TextContent(text='Hi')], _meta={})",
-                "ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>, _content=[ToolCall(tool_name='f', arguments={'q': 1}, id='c', extra=None)], "
-                "_meta={'model': 'm', 'usage': {'prompt_tokens': 10, 'completion_tokens': 2}})",
-                "ChatMessage(_role=<ChatRole.TOOL: 'tool'>, _content=[ToolCallResult(result='ok', origin=ToolCall(tool_name='f', arguments={'q': 1}, "
-                "id='c', extra=None), error=False)], _meta={})",
-                "ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>, _content=[TextContent(text='Yo')], _meta={'model': 'm', 'usage': "
-                "{'prompt_tokens': 20, 'completion_tokens': 3}})",
-            ]
-        }
-    ),
-}  # fmt: skip
+    "input.value": json.dumps({"messages": HISTORY[:1]}),
+    "output.value": json.dumps({"messages": HISTORY}),
+}
 
 
 def test_an_agent_that_tells_its_calls_in_messages_only_gets_them_as_spans() -> None:

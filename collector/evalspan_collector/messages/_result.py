@@ -94,8 +94,10 @@ def _step(value: Any) -> tuple[Any, bool | None]:
 def _enveloped(value: dict[str, Any]) -> tuple[Any, bool | None] | None:
     """Results that a framework put beside its own fields."""
     keys = value.keys()
-    if "output" in keys and keys <= _CALLBACK_KEYS and "kwargs" in keys:  # LangChain callback
-        return value["output"], None
+    if "output" in keys and keys <= _CALLBACK_KEYS:  # LangChain callback, LangSmith
+        output = value["output"]
+        if "kwargs" in keys or (is_object(output) and is_langchain(output)):
+            return output, None
     if keys >= {"raw_output", "is_error"}:  # llama-index ToolOutput
         failed = value["is_error"]
         raw = value["raw_output"]
