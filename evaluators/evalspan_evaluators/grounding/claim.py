@@ -1,6 +1,7 @@
 """Claim: a checkable piece of an answer, with its kind and place."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,7 +98,11 @@ def _is_label(text: str, q: Quantity) -> bool:
         and _LABEL_NUMBER.search(text, max(0, q.start - 12), q.start)
     ):
         return True
-    return abs(q.value) <= 20 and after.lstrip("*")[:1] == ":" and bool(_ENUMERATED.search(text, 0, q.start))
+    return (
+        abs(q.value) <= 20
+        and after.lstrip("*")[:1] == ":"
+        and bool(_ENUMERATED.search(text, max(0, q.start - 2), q.start))
+    )
 
 
 def extract(answer: str) -> list[Claim]:
@@ -105,25 +110,41 @@ def extract(answer: str) -> list[Claim]:
     text = fold(answer)
     found: list[Claim] = []
     taken = bytearray(len(text))
+    for claim in (*_addresses(text), *_ids(text), *_moments(text), *_numbers(text)):
+        _take(found, taken, claim)
+    found.extend(
+        Claim("quote", match["q"].strip(), match.start("q"), match.end("q"))
+        for match in _QUOTE.finditer(text)
+        if len(match["q"].split()) >= 4
+    )
+    found.sort(key=lambda c: (c.start, c.end))
+    return found
+
+
+def _addresses(text: str) -> Iterator[Claim]:
     for match in _URL.finditer(text):
         url = match[0].rstrip(".,;:!?*")
-        _take(found, taken, Claim("url", url, match.start(), match.start() + len(url)))
+        yield Claim("url", url, match.start(), match.start() + len(url))
     for match in _EMAIL.finditer(text):
-        _take(found, taken, Claim("email", match[0], match.start(), match.end()))
+        yield Claim("email", match[0], match.start(), match.end())
+
+
+def _ids(text: str) -> Iterator[Claim]:
     dated = bytearray(len(text))
     for m in moments.scan(text):
         dated[m.start : m.end] = b"\1" * (m.end - m.start)
     for match in _ID.finditer(text):
         if is_id(match[0]) and not any(dated[match.start() : match.end()]):
-            _take(found, taken, Claim("id", match[0], match.start(), match.end()))
+            yield Claim("id", match[0], match.start(), match.end())
+
+
+def _moments(text: str) -> Iterator[Claim]:
     for m in moments.scan(text):
         kind: ClaimKind = "date" if m.kind == "date" else "time" if m.kind == "time" else "weekday"
-        _take(found, taken, Claim(kind, m.text, m.start, m.end, moment=m))
+        yield Claim(kind, m.text, m.start, m.end, moment=m)
+
+
+def _numbers(text: str) -> Iterator[Claim]:
     for q in quantities.scan(text):
         if not _is_label(text, q):
-            _take(found, taken, Claim(_kind_of(q), q.text, q.start, q.end, quantity=q))
-    for match in _QUOTE.finditer(text):
-        if len(match["q"].split()) >= 4:
-            found.append(Claim("quote", match["q"].strip(), match.start("q"), match.end("q")))
-    found.sort(key=lambda c: (c.start, c.end))
-    return found
+            yield Claim(_kind_of(q), q.text, q.start, q.end, quantity=q)

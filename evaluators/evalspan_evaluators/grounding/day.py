@@ -41,6 +41,7 @@ class Days(Figures):
     """Checks of dates, times and weekdays."""
 
     def moment(self, claim: Claim, found: list[Fact]) -> ClaimVerdict:
+        """The verdict on a date or time, given the facts that name it."""
         context = self.context(claim)
         scope = self.binder.scope(claim, context)
         if found:

@@ -15,6 +15,7 @@ __all__ = ["Derivation", "Hints", "derive", "hints_of"]
 
 _MAX_GROUP = 40
 _MAX_ROWS = 60
+_MAX_OWN = 30
 _MAX_CELL = 80
 _MAX_COLUMN = 500
 _FEW_ROWS = 6
@@ -187,6 +188,8 @@ class Hints:
     difference: bool
     average: bool
     ratio: bool
+    priced: bool
+    each: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,8 @@ def hints_of(*texts: str) -> Hints:
         difference=bool(found & _DIFFERENCE),
         average=bool(found & _AVERAGE) or "平均" in cjk,
         ratio=bool(found & _RATIO),
+        priced=bool(found & _PRICED),
+        each=bool(found & _PRODUCT),
     )
 
 
@@ -234,34 +239,40 @@ def _text(value: float) -> str:
     return f"{value:.10g}"
 
 
-def _pairs(target: _Target, a: float, b: float, hints: Hints, *, loose: bool) -> str | None:
+def _pairs(target: _Target, a: float, b: float, hints: Hints) -> str | None:
     """The first operation on two numbers that gives the target."""
-    if target.percent:
+    steps = _percent_steps if target.percent else _plain_steps
+    return next((formula for value, formula in steps(target, a, b, hints) if target.hit(value)), None)
+
+
+def _percent_steps(_: _Target, a: float, b: float, hints: Hints) -> Iterator[tuple[float, str]]:
+    for x, y in ((a, b), (b, a)):
+        if y:
+            yield (x - y) / abs(y) * 100, f"({_text(x)} - {_text(y)}) / {_text(y)}"
+            if hints.ratio:
+                yield x / y * 100, f"{_text(x)} / {_text(y)}"
+    if hints.difference:
+        yield a - b, f"{_text(a)} - {_text(b)} percentage points"
+    yield from _sums(a, b, hints)
+
+
+def _plain_steps(target: _Target, a: float, b: float, hints: Hints) -> Iterator[tuple[float, str]]:
+    if hints.difference:
+        yield a - b, f"{_text(max(a, b))} - {_text(min(a, b))}"
+    yield from _sums(a, b, hints)
+    if hints.priced and target.long and abs(a) != 1 and abs(b) != 1:
+        yield a * b, f"{_text(a)} * {_text(b)}"
+    if hints.ratio and not target.scaled:
         for x, y in ((a, b), (b, a)):
-            if y and target.hit((x - y) / abs(y) * 100):
-                return f"({_text(x)} - {_text(y)}) / {_text(y)}"
-            if y and target.hit(x / y * 100) and (hints.ratio or loose):
-                return f"{_text(x)} / {_text(y)}"
-        if target.hit(a - b) and (hints.difference or loose):
-            return f"{_text(a)} - {_text(b)} percentage points"
-        if hints.average and target.hit((a + b) / 2):
-            return f"({_text(a)} + {_text(b)}) / 2"
-        if hints.total and target.hit(a + b):
-            return f"{_text(a)} + {_text(b)}"
-        return None
-    if (hints.difference or loose) and target.hit(a - b):
-        return f"{_text(max(a, b))} - {_text(min(a, b))}"
-    if (hints.total or loose) and target.hit(a + b):
-        return f"{_text(a)} + {_text(b)}"
-    if hints.average and target.hit((a + b) / 2):
-        return f"({_text(a)} + {_text(b)}) / 2"
-    if hints.words & _PRICED and target.long and abs(a) != 1 and abs(b) != 1 and target.hit(a * b):
-        return f"{_text(a)} * {_text(b)}"
-    if (hints.ratio or loose) and not target.scaled:
-        for x, y in ((a, b), (b, a)):
-            if y and abs(x) != abs(y) and y != 1 and target.hit(x / y):
-                return f"{_text(x)} / {_text(y)}"
-    return None
+            if y and abs(x) != abs(y) and y != 1:
+                yield x / y, f"{_text(x)} / {_text(y)}"
+
+
+def _sums(a: float, b: float, hints: Hints) -> Iterator[tuple[float, str]]:
+    if hints.average:
+        yield (a + b) / 2, f"({_text(a)} + {_text(b)}) / 2"
+    if hints.total:
+        yield a + b, f"{_text(a)} + {_text(b)}"
 
 
 def _several(target: _Target, values: Sequence[float], hints: Hints) -> str | None:
@@ -285,67 +296,84 @@ def derive(claim: Claim, hints: Hints, index: Index, others: Sequence[Claim]) ->
     if claim.quantity is None:
         return None
     target = _Target(claim.quantity)
-    # A plain table number may stand for thousands only where its source says so.
-    strict = _Target(claim.quantity, plain=False)
-    scale = claim.quantity.scale
     found = _from_answer(claim, target, hints, others)
     if found is not None:
         return Derivation(found, None)
-    tries = 0
-    timed = claim.kind == "duration"
-    cache = index.groups
-    if hints.words not in cache:
-        cache[hints.words] = list(_groups(index, hints))
-    for group, related in cache[hints.words]:
-        if timed:
-            group = [f for f in group if f.quantity is not None and dimension(f.quantity.unit) == "time"]
-        values = [(v, f) for f in group if (v := number_of(f)) is not None]
-        if not values:
-            continue
-        wanted = target if scale == 1 or scale in index.scales(group[0].record.source) else strict
-        if related:
-            formula = _several(wanted, [v for v, _ in values], hints)
-            if formula:
-                return Derivation(formula, values[0][1])
-        for (a, fact), (b, _) in combinations(values, 2):
-            tries += 1
-            if tries > _MAX_TRIES:
-                return None
-            formula = _pairs(wanted, a, b, hints, loose=False)
-            if formula:
-                return Derivation(formula, fact)
+    if not (hints.total or hints.difference or hints.average or hints.ratio or target.percent):
+        return None
+    # A plain table number may stand for thousands only where its source says so.
+    strict = _Target(claim.quantity, plain=False)
+    scale = claim.quantity.scale
+    if hints.words not in index.groups:
+        index.groups[hints.words] = list(_groups(index, hints))
+    tries = _MAX_TRIES
+    for group in index.groups[hints.words]:
+        values = _values(group, timed=claim.kind == "duration")
+        if values and tries > 0:
+            plain = scale == 1 or scale in index.scales(group[0].record.source)
+            derived = _from_group(target if plain else strict, values, hints)
+            tries -= len(values) * (len(values) - 1) // 2
+            if derived is not None:
+                return derived
+    return None
+
+
+def _values(group: list[Fact], *, timed: bool) -> list[tuple[float, Fact]]:
+    if timed:
+        group = [f for f in group if f.quantity is not None and dimension(f.quantity.unit) == "time"]
+    return [(v, f) for f in group if (v := number_of(f)) is not None]
+
+
+def _from_group(target: _Target, values: list[tuple[float, Fact]], hints: Hints) -> Derivation | None:
+    formula = _several(target, [v for v, _ in values], hints)
+    if formula:
+        return Derivation(formula, values[0][1])
+    for (a, fact), (b, _) in combinations(values, 2):
+        formula = _pairs(target, a, b, hints)
+        if formula:
+            return Derivation(formula, fact)
     return None
 
 
 def _from_answer(claim: Claim, target: _Target, hints: Hints, others: Sequence[Claim]) -> str | None:
     """The answer's own arithmetic: `725 - 503 = 222`, `2 bags for each of 2 passengers`."""
-    numbers = [c.quantity for c in others if c.quantity is not None and c is not claim][:30]
-    values = [(q.value, q) for q in numbers]
     own = claim.quantity
     assert own is not None
-    for (a, qa), (b, qb) in combinations(values, 2):
-        if qa.percent != qb.percent and not own.percent:
-            for part, base in ((qa, b), (qb, a)):
-                if part.percent and target.hit(part.value / 100 * base):
-                    return f"{part.text} of {_text(base)}"
-            continue
-        formula = _pairs(target, a, b, hints, loose=False)
+    numbers = [c.quantity for c in others if c.quantity is not None and c is not claim][:_MAX_OWN]
+    for qa, qb in combinations(numbers, 2):
+        formula = _share_of(target, qa, qb) if qa.percent != qb.percent and not own.percent else None
+        if formula is None and (qa.percent == qb.percent or own.percent):
+            formula = _pairs(target, qa.value, qb.value, hints) or _product(target, qa.value, qb.value, hints)
         if formula:
             return formula
-        if hints.words & _PRODUCT and not own.percent and a != 1 and b != 1 and target.hit(a * b):
-            return f"{_text(a)} * {_text(b)}"
     money = [
-        v for v, q in values if (q.currency is not None) == (own.currency is not None) and v < abs(own.value) * 1.0001
+        q.value
+        for q in numbers
+        if (q.currency is not None) == (own.currency is not None) and q.value < abs(own.value) * 1.0001
     ]
-    if hints.total and 2 < len(money) <= 12:
-        for size in (3, 4, len(money)):
-            for group in combinations(money[-8:], min(size, len(money[-8:]))):
-                if target.hit(sum(group)):
-                    return " + ".join(map(_text, group))
+    return _sum_of_some(target, money[-8:]) if hints.total and 2 < len(money) <= 12 else None
+
+
+def _share_of(target: _Target, qa: Quantity, qb: Quantity) -> str | None:
+    part, base = (qa, qb.value) if qa.percent else (qb, qa.value)
+    return f"{part.text} of {_text(base)}" if target.hit(part.value / 100 * base) else None
+
+
+def _product(target: _Target, a: float, b: float, hints: Hints) -> str | None:
+    if target.percent or not hints.each or 1 in (a, b) or not target.hit(a * b):
+        return None
+    return f"{_text(a)} * {_text(b)}"
+
+
+def _sum_of_some(target: _Target, values: list[float]) -> str | None:
+    for size in {3, 4, len(values)}:
+        for group in combinations(values, min(size, len(values))):
+            if target.hit(sum(group)):
+                return " + ".join(map(_text, group))
     return None
 
 
-def _groups(index: Index, hints: Hints) -> Iterator[tuple[list[Fact], bool]]:
+def _groups(index: Index, hints: Hints) -> Iterator[list[Fact]]:
     """Numbers that may be calculated with: of one record, then of one key over sibling records."""
     rows: dict[int, list[Fact]] = {}
     columns: dict[tuple[int, str], list[Fact]] = {}
@@ -363,8 +391,8 @@ def _groups(index: Index, hints: Hints) -> Iterator[tuple[list[Fact], bool]]:
     named = [(n, group) for group in rows.values() if len(group) > 1 and (n := overlap.of(group[0].record))]
     named.sort(key=lambda pair: -pair[0])
     for _, group in named[:_MAX_ROWS]:
-        yield _in_order(group)[:_MAX_GROUP], True
-    yield from ((_in_order(column)[:_MAX_GROUP], True) for column in _related_columns(columns.values(), overlap))
+        yield _in_order(group)[:_MAX_GROUP]
+    yield from (_in_order(column)[:_MAX_GROUP] for column in _related_columns(columns.values(), overlap))
 
 
 def _in_order(group: list[Fact]) -> list[Fact]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from evalspan_evaluators.grounding.bind import Scope, closeness, known_units, linked, same_key
 from evalspan_evaluators.grounding.claim import Claim
@@ -38,76 +38,85 @@ _QUALIFIER = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A subject, the words that name a field of it, and the facts of that field."""
+
+    mention: Mention
+    words: tuple[str, ...]
+    facts: list[Fact]
+
+
 class Figures(Reading):
     """Checks of numbers."""
 
     def number(self, claim: Claim) -> ClaimVerdict:
+        """The verdict on one number, money, percent or duration."""
         context = self.context(claim)
         scope = self.binder.scope(claim, context)
         found = [f for f in find_numbers(claim, self.index) if not clashes(claim, f)]
-        if claim.quantity is not None and claim.quantity.worded and _OF.match(self.text, claim.end):
-            return ClaimVerdict(claim=claim, outcome="not_checkable")
-        repeated = self.proven.get(claim.quantity.value) if claim.quantity is not None else None
-        if repeated is not None and not is_small(claim):
-            return replace(repeated, claim=claim)
-        wrong = check_series(self.text, claim, found, self.claims)
-        if wrong is not None:
-            return wrong
+        early = self.settled(claim) or check_series(self.text, claim, found, self.claims)
+        if early is not None:
+            return early
         bound = self.by_attribute(claim, context, scope, found)
         if bound is not None:
             if bound.fact is not None and context.after:
                 self.bound.add(context.sentence)
             return bound
-        if found:
-            if is_small(claim):
-                return self.small(claim, context, found)
-            other = self.other_record(claim, scope, found) if claim.kind != "percent" else None
-            if other is not None:
-                return other
-            best = max(found, key=lambda f: attribute_match(context.all, f))
-            return ClaimVerdict(claim=claim, outcome="supported", fact=best)
         if is_small(claim):
             return self.small(claim, context, found)
-        derived = self.derived(claim, context)
-        if derived is not None:
-            return derived
+        if found:
+            other = self.other_record(claim, scope, found) if claim.kind != "percent" else None
+            best = max(found, key=lambda f: attribute_match(context.all, f))
+            return other or ClaimVerdict(claim=claim, outcome="supported", fact=best)
+        return self.derived(claim, context) or self.wrong(claim, context)
+
+    def settled(self, claim: Claim) -> ClaimVerdict | None:
+        """A number that says nothing (`one of`), or that was derived before."""
+        assert claim.quantity is not None
+        if claim.quantity.worded and _OF.match(self.text, claim.end):
+            return ClaimVerdict(claim=claim, outcome="not_checkable")
+        repeated = self.proven.get(claim.quantity.value)
+        return replace(repeated, claim=claim) if repeated is not None and not is_small(claim) else None
+
+    def wrong(self, claim: Claim, context: Context) -> ClaimVerdict:
+        """A number no source holds: contradicted where the true value can be told."""
         truth = self.truth(claim, context)
         return ClaimVerdict(claim=claim, outcome="contradicted" if truth else "unsupported", fact=truth)
 
     def by_attribute(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
         """The subject's own field, where the claim's words name it."""
-        named = context.label + context.after
         if self.paired(claim):
             return self.pair(claim, scope, found)
+        named = context.label + context.after
         if claim.kind == "percent":
             named = (*named, "percent", "pct")
-        if not named:
-            return None
-        known = set(map(id, found))
-        if any(w in _MARGIN for w in context.after[:2]):
+        if not named or any(w in _MARGIN for w in context.after[:2]):
             return None
         for mention in scope.near:
             facts = self.binder.attribute_facts(mention, named, lambda f: comparable(claim, f))
-            if not facts:
-                blank = self.binder.blank(mention, named)
-                if blank is not None and claim.quantity is not None and claim.quantity.value:
-                    return ClaimVerdict(claim=claim, outcome="contradicted", fact=blank, code="NO_VALUE")
-                continue
-            for fact in facts:
-                if id(fact) in known:
-                    return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
-            for other in scope.line if mention.start > claim.start else self.beside(mention, scope):
-                for fact in self.binder.attribute_facts(other, named):
-                    if id(fact) in known:
-                        return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
-            for fact in found:
-                if attribute_match(named, fact) >= 0.5 and linked([fact], (mention,)):
-                    return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
-            derived = self.derived(claim, context) if self.hinted_here(claim, context) else None
-            if derived is not None:
-                return derived
-            return ClaimVerdict(claim=claim, outcome="contradicted", fact=facts[0], code="OTHER_VALUE")
+            blank = None if facts else self.binder.blank(mention, named)
+            if blank is not None and claim.quantity is not None and claim.quantity.value:
+                return ClaimVerdict(claim=claim, outcome="contradicted", fact=blank, code="NO_VALUE")
+            if facts:
+                return self.against_field(claim, context, scope, found, _Field(mention, named, facts))
         return None
+
+    def against_field(
+        self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact], field: "_Field"
+    ) -> ClaimVerdict:
+        """A claim against the field it names: the field of this subject, of one beside it, or a calculation."""
+        known = set(map(id, found))
+        others = scope.line if field.mention.start > claim.start else self.beside(field.mention, scope)
+        candidates = [*field.facts, *(f for m in others for f in self.binder.attribute_facts(m, field.words))]
+        for fact in candidates:
+            if id(fact) in known:
+                return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
+        for fact in found:
+            if attribute_match(field.words, fact) >= 0.5 and linked([fact], (field.mention,)):
+                return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
+        derived = self.derived(claim, context) if self.hinted_here(claim, context) else None
+        return derived or ClaimVerdict(claim=claim, outcome="contradicted", fact=field.facts[0], code="OTHER_VALUE")
 
     def beside(self, mention: Mention, scope: Scope) -> list[Mention]:
         """Mentions joined to this one by `and` or a comma: what is said may be about either."""

@@ -47,6 +47,7 @@ def is_bookkeeping(fact: Fact) -> bool:
 
 
 def is_small(claim: Claim) -> bool:
+    """A plain whole number below 100, which stands by chance in many places."""
     q = claim.quantity
     return (
         q is not None
@@ -71,12 +72,14 @@ def clashes(claim: Claim, fact: Fact) -> bool:
 
 
 def comparable(claim: Claim, fact: Fact) -> bool:
+    """Whether a field can hold what the claim states, right or wrong."""
     if claim.kind == "duration" and not any(quantities.dimension(w) == "time" for w in fact_words(fact)):
         return False
     return not clashes(claim, fact) and number_of(fact) is not None
 
 
 def same_type(fact: Fact, claim: Claim) -> bool:
+    """Whether both are numbers, or both are dates or times."""
     if claim.quantity is not None:
         return fact.quantity is not None or is_number(fact)
     return fact.moment is not None and claim.moment is not None and fact.moment.kind == claim.moment.kind

@@ -141,13 +141,12 @@ class Index:
         #: Lists by their length, for counts.
         self.lengths: dict[int, list[Fact]] = {}
         #: Groups of facts to calculate with, by the words that chose them; kept for the claims of one answer.
-        self.groups: dict[frozenset[str], list[tuple[list[Fact], bool]]] = {}
+        self.groups: dict[frozenset[str], list[list[Fact]]] = {}
         self._scales: dict[int, frozenset[float]] = {}
         self._sorted: list[float] | None = None
         self._facts = 0
         texts: list[str] = []
-        for source in self.sources:
-            texts.append(self._add(source))
+        texts.extend(self._add(source) for source in self.sources)
         #: All sources as lower-case text, for ids, quotes and names.
         self.blob = "\n".join(texts).lower()
         self.numbers.sort(key=lambda pair: pair[0])
@@ -199,8 +198,8 @@ class Index:
                 target = (
                     record if key == "" and record is root and not record.facts else self._record(source, record, key)
                 )
-                for name, item in reversed(list(value.items())):
-                    name = str(name)
+                for raw_name, item in reversed(list(value.items())):
+                    name = str(raw_name)
                     if isinstance(item, (dict, list)):
                         stack.append((target, name, item))
                     else:
@@ -273,16 +272,16 @@ class Index:
     def _scan(self, record: Record, key: str, text: str, place: int, whole: Fact | None) -> None:
         """Dates, times and quantities inside a text."""
         taken = bytearray(len(text))
-        for found in moments.scan(text):
+        for moment in moments.scan(text):
             fact = self._part(record, key, text, place, whole)
-            fact.moment = found
-            taken[found.start : found.end] = b"\1" * (found.end - found.start)
-            for day in found.days:
+            fact.moment = moment
+            taken[moment.start : moment.end] = b"\1" * (moment.end - moment.start)
+            for day in moment.days:
                 self.days.setdefault(day, []).append(fact)
-            for minute in found.minutes:
+            for minute in moment.minutes:
                 self.minutes.setdefault(minute, []).append(fact)
-            if found.kind == "date" and len(found.text) == 4:
-                taken[found.start : found.end] = b"\0" * 4  # a bare year may also be a number
+            if moment.kind == "date" and len(moment.text) == 4:
+                taken[moment.start : moment.end] = b"\0" * 4  # a bare year may also be a number
         for found in quantities.scan(text):
             if any(taken[found.start : found.end]):
                 continue
@@ -306,10 +305,7 @@ class Index:
     def _text(self, source: Source, parent: Record | None, text: str, key: str = "") -> None:
         """Prose by sentence; lines that form a table or `key: value` pairs become records."""
         record = self._record(source, parent, key or "$")
-        if parent is None:
-            rest = read_tables(text, record, self)
-        else:
-            rest = text
+        rest = read_tables(text, record, self) if parent is None else text
         for start, end in sentences(rest[:_MAX_PROSE]):
             sentence = rest[start:end]
             inner = self._record(source, record, "", sentence)

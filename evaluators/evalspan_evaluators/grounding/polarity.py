@@ -61,12 +61,11 @@ def check_polarity(text: str, binder: Binder, index: Index) -> list[ClaimVerdict
     found: list[ClaimVerdict] = []
     flags = _flags(index)
     policies = _policies(index)
-    failed = _last_call_failed(index)
     for span in binder.spans:
         sentence = text[span[0] : span[1]]
         if sentence.rstrip().endswith("?"):
             continue
-        outcome = _of_success(text, span, failed, index) or _of_policy(text, span, policies)
+        outcome = _of_success(text, span, index) or _of_policy(text, span, policies)
         if outcome is not None:
             found.append(outcome)
             continue
@@ -98,8 +97,9 @@ def _last_call_failed(index: Index) -> bool | None:
     return bool(_FAILED.search(text[:200])) and len(text) < 600
 
 
-def _of_success(text: str, span: tuple[int, int], failed: bool | None, index: Index) -> ClaimVerdict | None:
+def _of_success(text: str, span: tuple[int, int], index: Index) -> ClaimVerdict | None:
     """`has not been successfully cancelled` after a call that worked, and success told after a call that failed."""
+    failed = _last_call_failed(index)
     if failed is None:
         return None
     sentence = text[span[0] : span[1]]

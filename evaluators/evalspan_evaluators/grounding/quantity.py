@@ -130,7 +130,7 @@ def _is_approximate(text: str, at: int) -> bool:
     if not words:
         return False
     word = words[-1].lower().strip(".")
-    if word == "to" or word == "de":
+    if word in ("to", "de"):
         return len(words) > 1 and words[-2].lower() in ("up", "près", "plus", "más", "mais", "cerca")
     return word in _APPROX or word[-1:] in "約约"
 
@@ -286,48 +286,18 @@ def _build(match: re.Match[str], text: str) -> Quantity | None:
     values, decimals = _readings(digits)
     if match["exp"]:
         values = tuple(v * 10.0 ** int(match["exp"][1:]) for v in values)
-    end = match.end("exp") if match["exp"] else match.end("num")
-    currency = _CURRENCIES.get((match["cur1"] or "").strip(" .").lower())
-    percent, scale, unit = False, 1.0, ""
-    if match["per"]:
-        percent, end = True, match.end("per")
-    elif match["scale"]:
-        word = match["scale"].strip(" -.").lower()
-        glued = match["scale"][0] not in " -"
-        known = _SCALES.get(word)
-        if known is not None and (len(word) > 1 or word in "千万萬億亿兆" or glued or currency):
-            scale, end = known, match.end("scale") - match["scale"].endswith(".")
-        elif word and word[0] in "万萬億亿兆千":
-            scale, end = _SCALES[word[0]], match.start("scale") + 1
-        elif glued and word not in _CURRENCIES and word.isascii() and dimension(stem(word)) == "" and len(word) > 2:
-            return None  # 3rd, 4th, 12ab: an ordinal or an id
-        elif glued and word in ("st", "nd", "rd", "th"):
-            return None
-    after = _AFTER.match(text, end)
-    if after and not percent:
-        if after["per"]:
-            percent, end = True, after.end()
-        elif after["cur"] and currency is None and after["cur"].lower() in _CURRENCIES:
-            currency, end = _CURRENCIES[after["cur"].lower()], after.end("cur")
-    if not percent:
-        unit, _ = _unit_after(text, end)
-    start = match.start("open") if match["open"] else match.start()
-    negative = "-" in (match["sign1"] or "") or "-" in (match["sign2"] or "")
-    if match["open"]:
-        closed = text[end : end + 1] == ")"
-        if closed and not negative and unit == "" and text[start + 1 : start + 2] in "$€£0123456789":
-            negative, end = True, end + 1
-        else:
-            start += 1
-    while start < end and text[start] == " ":
-        start += 1
-    if negative:
-        values = tuple(-v for v in values)
+    scaled = _scale(match, match.end("exp") if match["exp"] else match.end("num"))
+    if scaled is None:
+        return None
+    scale, end = scaled
+    percent, currency, end = _percent_and_currency(match, text, end)
+    unit = "" if percent else _unit_after(text, end)[0]
+    start, end, negative = _sign(match, text, end, unit)
     return Quantity(
         start=start,
         end=end,
         text=text[start:end],
-        values=values,
+        values=tuple(-v for v in values) if negative else values,
         decimals=decimals,
         scale=scale,
         percent=percent,
@@ -336,6 +306,50 @@ def _build(match: re.Match[str], text: str) -> Quantity | None:
         approximate=_is_approximate(text, start) or match["sign1"] in ("~", "≈"),
         digits=digits,
     )
+
+
+def _scale(match: re.Match[str], end: int) -> tuple[float, int] | None:
+    """Scale and end behind a scale word; None where the letters make the number an ordinal or an id."""
+    word = (match["scale"] or "").strip(" -.").lower()
+    if match["per"] or not word:
+        return 1.0, end
+    glued = match["scale"][0] not in " -"
+    known = _SCALES.get(word)
+    if known is not None and (len(word) > 1 or word in "千万萬億亿兆" or glued or match["cur1"]):
+        return known, match.end("scale") - match["scale"].endswith(".")
+    if word[0] in "万萬億亿兆千":
+        return _SCALES[word[0]], match.start("scale") + 1
+    ordinal = word in ("st", "nd", "rd", "th")
+    unknown = word not in _CURRENCIES and word.isascii() and dimension(stem(word)) == "" and len(word) > 2
+    return None if glued and (ordinal or unknown) else (1.0, end)
+
+
+def _percent_and_currency(match: re.Match[str], text: str, end: int) -> tuple[bool, str | None, int]:
+    currency = _CURRENCIES.get((match["cur1"] or "").strip(" .").lower())
+    if match["per"]:
+        return True, currency, match.end("per")
+    after = _AFTER.match(text, end)
+    if after is None:
+        return False, currency, end
+    if after["per"]:
+        return True, currency, after.end()
+    if after["cur"] and currency is None and after["cur"].lower() in _CURRENCIES:
+        return False, _CURRENCIES[after["cur"].lower()], after.end("cur")
+    return False, currency, end
+
+
+def _sign(match: re.Match[str], text: str, end: int, unit: str) -> tuple[int, int, bool]:
+    """Start, end and whether the number is negative; accountants' brackets are a minus."""
+    start = match.start()
+    negative = "-" in (match["sign1"] or "") or "-" in (match["sign2"] or "")
+    if match["open"]:
+        closed = text[end : end + 1] == ")" and text[start + 1 : start + 2] in "$€£0123456789"
+        if closed and not negative and not unit:
+            return start, end + 1, True
+        start += 1
+    while start < end and text[start] == " ":
+        start += 1
+    return start, end, negative
 
 
 _HYPHENED = re.compile(r"\s?-\s?[^\W\d_]")

@@ -31,5 +31,6 @@ class Reading:
         self.binder = Binder(self.text, index, self.spans)
 
     def context(self, claim: Claim) -> Context:
+        """The words around a claim."""
         span = next(((a, b) for a, b in self.spans if a <= claim.start < b), (0, len(self.text)))
         return context_of(self.text, claim.start, claim.end, span)

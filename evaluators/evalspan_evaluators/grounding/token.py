@@ -17,6 +17,7 @@ class Tokens(Reading):
     """Checks of ids, addresses and quotes."""
 
     def token(self, claim: Claim) -> ClaimVerdict:
+        """The verdict on an id, an address or a quote."""
         facts = self.index.strings.get(claim.text.lower())
         if facts:
             return self.identifier(claim, facts)
