@@ -187,8 +187,10 @@ class Collector:
 class _LateStore:
     """Opens the store when it first answers, so that a collector starts and acknowledges without it."""
 
-    def __init__(self, url: str, token: str | None) -> None:
-        self._url = url
+    def __init__(self, url: str, token: str | None, *, timeout_s: float) -> None:
+        # A store that hangs must not hold a block for minutes.
+        separator = "&" if "?" in url else "?"
+        self._url = f"{url}{separator}send_receive_timeout={round(timeout_s)}" if url.startswith("http") else url
         self._token = token
         self._lock = threading.Lock()
         self._store: Store | None = None
@@ -209,7 +211,7 @@ def run_collector(settings: Settings, *, store_url: str, store_token: str | None
         ConfigError: It cannot start; the message says why and what to do.
     """
     _configure_logs()
-    collector = Collector(settings, _LateStore(store_url, store_token))
+    collector = Collector(settings, _LateStore(store_url, store_token, timeout_s=settings.insert_timeout_s))
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.freeze()  # what was imported is never garbage: leave it out of every collection
     gc.set_threshold(20_000, 20, 50)  # spans are many, short-lived and without cycles

@@ -93,6 +93,9 @@ class FaultProxy:
         with self._lock:
             connections, self._open = self._open, set()
         for connection in connections:
+            # Closing alone would not wake the thread that reads from it, and nobody would learn of the end.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
             _reset(connection)
 
     def close(self) -> None:
