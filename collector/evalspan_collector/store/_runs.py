@@ -175,7 +175,7 @@ class RunTables:
         """
         direction = " DESC" if newest_first else ""
         order = f"{column}{direction}, run_id{direction}"
-        wanted = limit * 2 + 50
+        wanted = limit + limit // 4 + 10
         while True:
             rows = self._client.rows(
                 f"SELECT project, run_id, {column} FROM runs WHERE {' AND '.join(any_row)} "
@@ -187,8 +187,8 @@ class RunTables:
             keys = dict.fromkeys((str(row[0]), str(row[1])) for row in rows)
             found = summaries_from(
                 self._client.rows(
-                    f"{_SELECT} WHERE (project, run_id) IN arrayZip({{projects:Array(String)}}, {{ids:Array(String)}}) "
-                    f"AND {' AND '.join(current)} ORDER BY {order}",
+                    f"{_SELECT} PREWHERE (project, run_id) IN arrayZip({{projects:Array(String)}}, {{ids:Array(String)}}) "
+                    f"WHERE {' AND '.join(current)} ORDER BY {order}",
                     {**parameters, "projects": [key[0] for key in keys], "ids": [key[1] for key in keys]},
                 )
             )

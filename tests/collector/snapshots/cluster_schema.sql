@@ -161,7 +161,7 @@ CREATE TABLE IF NOT EXISTS runs_local ON CLUSTER 'prod'
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/evalspan/runs', '{replica}', updated_ns)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(updated_ns, 'UTC')))
 ORDER BY (project, run_id)
-SETTINGS index_granularity = 1024, replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS runs ON CLUSTER 'prod' AS runs_local
 ENGINE = Distributed('prod', 'evalspan', 'runs_local', cityHash64(run_id));
@@ -236,7 +236,7 @@ CREATE TABLE IF NOT EXISTS scores_local ON CLUSTER 'prod'
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/evalspan/scores', '{replica}', version)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(created_ns, 'UTC')))
 ORDER BY (project, run_id, metric, rule)
-SETTINGS index_granularity = 1024, replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS scores ON CLUSTER 'prod' AS scores_local
 ENGINE = Distributed('prod', 'evalspan', 'scores_local', cityHash64(run_id));
@@ -257,7 +257,7 @@ CREATE TABLE IF NOT EXISTS outcomes_local ON CLUSTER 'prod'
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/evalspan/outcomes', '{replica}', created_ns)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(created_ns, 'UTC')))
 ORDER BY (project, run_id, rule, run_revision)
-SETTINGS index_granularity = 1024, replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS outcomes ON CLUSTER 'prod' AS outcomes_local
 ENGINE = Distributed('prod', 'evalspan', 'outcomes_local', cityHash64(run_id));

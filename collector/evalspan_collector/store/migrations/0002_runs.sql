@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS runs
 ENGINE = ReplacingMergeTree(updated_ns)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(updated_ns, 'UTC')))
 ORDER BY (project, run_id)
-SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, non_replicated_deduplication_window = 10000;
 
 -- The steps of a revision carry its updated_ns; older revisions' steps match no current run.
 CREATE TABLE IF NOT EXISTS steps
@@ -121,7 +121,7 @@ CREATE TABLE IF NOT EXISTS scores
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(created_ns, 'UTC')))
 ORDER BY (project, run_id, metric, rule)
-SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, non_replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS outcomes
 (
@@ -139,7 +139,7 @@ CREATE TABLE IF NOT EXISTS outcomes
 ENGINE = ReplacingMergeTree(created_ns)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(created_ns, 'UTC')))
 ORDER BY (project, run_id, rule, run_revision)
-SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, non_replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS judge_calls
 (
