@@ -187,8 +187,8 @@ class RunTables:
             keys = dict.fromkeys((str(row[0]), str(row[1])) for row in rows)
             found = summaries_from(
                 self._client.rows(
-                    f"{_SELECT} PREWHERE (project, run_id) IN arrayZip({{projects:Array(String)}}, {{ids:Array(String)}}) "
-                    f"WHERE {' AND '.join(current)} ORDER BY {order}",
+                    f"{_SELECT} PREWHERE (project, run_id) IN "
+                    f"arrayZip({{projects:Array(String)}}, {{ids:Array(String)}}) WHERE {' AND '.join(current)} ORDER BY {order}",
                     {**parameters, "projects": [key[0] for key in keys], "ids": [key[1] for key in keys]},
                 )
             )
