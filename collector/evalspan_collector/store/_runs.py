@@ -188,7 +188,8 @@ class RunTables:
             found = summaries_from(
                 self._client.rows(
                     f"{_SELECT} PREWHERE (project, run_id) IN "
-                    f"arrayZip({{projects:Array(String)}}, {{ids:Array(String)}}) WHERE {' AND '.join(current)} ORDER BY {order}",
+                    "arrayZip({projects:Array(String)}, {ids:Array(String)}) "
+                    f"WHERE {' AND '.join(current)} ORDER BY {order}",
                     {**parameters, "projects": [key[0] for key in keys], "ids": [key[1] for key in keys]},
                 )
             )
