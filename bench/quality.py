@@ -1,6 +1,6 @@
 """Quality of the metrics on labelled data: `python bench/quality.py --data DIR --split dev [--sets a,b] [--json]`.
 
-DIR/<set>/<split>.jsonl holds rows {id, group, task, input, contexts, answer, label, label_detail, ...}. What is measured
+DIR/<set>/<split>.jsonl holds rows {id, group, task, input, contexts, answer, label, label_detail}. What is measured
 is what ships: the sets of planted and human-marked mistakes go through `evalspan_evaluators.grounding.check`.
 """
 
@@ -10,9 +10,12 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from evalspan_collector.run import ToolCall
+from evalspan_evaluators.case import Case, Expected
 from evalspan_evaluators.grounding import ClaimVerdict, Source, check
+from evalspan_evaluators.metric import Metric, create, evaluate_metric
 
 Row = dict[str, Any]
 Figures = dict[str, float]
@@ -50,7 +53,7 @@ SOFT_KINDS = ("entity", "category", "negation")
 
 
 def tau_perturb(data: Path, split: str) -> Figures:
-    """Share of replies flagged by kind of planted mistake; soft kinds with minor claims counted, see `original_strict`."""
+    """Share of replies flagged by kind of planted mistake; for soft kinds minor claims count too."""
     policy = system_prompt(data)
     hits: dict[str, list[bool]] = defaultdict(list)
     for row in rows_of(data, "tau_perturb", split):
@@ -84,17 +87,43 @@ def trajectory_sources(messages: list[Row]) -> Iterator[tuple[str, list[Source]]
                 sources.append(Source("tool_arguments", asked["arguments"], asked["name"], call=call))
 
 
+def calls_of(messages: list[Row]) -> tuple[ToolCall, ...]:
+    """The tool calls of a conversation with their results."""
+    results = {m.get("tool_call_id"): m.get("content") for m in messages if m["role"] == "tool"}
+    return tuple(
+        ToolCall(name=c["name"], arguments=json.loads(c["arguments"]), result=results.get(c.get("id")))
+        for m in messages
+        for c in m.get("tool_calls") or ()
+    )
+
+
+def value_of(name: str, case: Case, **parameters: Any) -> float | None:
+    """What the metric of this name says about a case; None for an error or not applicable."""
+    metric = create(name, parameters)
+    assert isinstance(metric, Metric)
+    return evaluate_metric(metric, case).value
+
+
 def tau_airline(data: Path, split: str) -> Figures:
+    """Good replies with a flagged figure, date or id; and how well the writes tell success."""
     policy = system_prompt(data)
     good: list[bool] = []
+    writes: Counter[tuple[int, bool]] = Counter()
     for row in rows_of(data, "tau_airline", split):
+        wanted = tuple({"name": a["name"], "arguments": a["kwargs"]} for a in row["label_detail"]["expected_actions"])
+        case = Case(output=row["answer"] or "-", tools=calls_of(row["trajectory"]), expected=Expected(calls=wanted))
+        writes[int(row["label"]), value_of("writes", case) == 1.0] += 1
         if not row["label"]:
             continue
         for reply, sources in trajectory_sources(row["trajectory"]):
             verdicts = check(reply, [*policy, *sources])
             if any(v.severity == "major" and v.outcome != "not_checkable" for v in verdicts):
                 good.append(bool(flagged(verdicts, strict=False)))
-    return {"good_replies_flagged": sum(good) / len(good), "replies": float(len(good))}
+    return {
+        "good_replies_flagged": sum(good) / len(good),
+        "replies": float(len(good)),
+        "writes_bacc": balanced(writes),
+    }
 
 
 def tatqa_numeric(data: Path, split: str) -> Figures:
@@ -109,7 +138,7 @@ def tatqa_numeric(data: Path, split: str) -> Figures:
 
 
 def overlaps(verdict: ClaimVerdict, span: Row) -> bool:
-    return verdict.claim.start < span["end"] and span["start"] < verdict.claim.end
+    return bool(verdict.claim.start < span["end"] and span["start"] < verdict.claim.end)
 
 
 def rotowire_acc(data: Path, split: str) -> Figures:
@@ -157,12 +186,75 @@ def balanced(counts: Counter[tuple[int, bool]]) -> float:
     return (recall + rest) / 2
 
 
+def langid(data: Path, split: str) -> Figures:
+    """Share of texts whose language is told right; an abstention counts as wrong."""
+    hits: dict[str, list[bool]] = defaultdict(list)
+    for row in rows_of(data, "langid", split):
+        value = value_of("language", Case(output=row["answer"]), expected=row["label"])
+        hits[row["task"]].append(value == 1.0)
+    return {task: sum(found) / len(found) for task, found in hits.items()}
+
+
+def json_schema(data: Path, split: str) -> Figures:
+    """Agreement with the official verdicts, by draft."""
+    hits: dict[str, list[bool]] = defaultdict(list)
+    for row in rows_of(data, "json_schema", split):
+        case = Case(output=json.dumps(row["answer"]))
+        schema: Any = row["input"]
+        if isinstance(schema, dict) and row["task"].startswith("draft7"):
+            schema = {"$schema": "http://json-schema.org/draft-07/schema#"} | cast("Row", schema)
+        value = value_of("json_schema", case, schema=schema, fenced=False)
+        hits[row["task"]].append(value is not None and (value == 1.0) == bool(row["label"]))
+    return {task: sum(found) / len(found) for task, found in hits.items()}
+
+
+def sql_equiv(data: Path, split: str) -> Figures:
+    """By task: share decided right, and share left unknown."""
+    hits: dict[str, list[float | None]] = defaultdict(list)
+    for row in rows_of(data, "sql_equiv", split):
+        value = value_of("sql", Case(output=row["answer"]), expected=row["answer_b"])
+        hits[row["task"]].append(None if value is None else float((value == 1.0) == bool(row["label"])))
+    figures: Figures = {}
+    for task, found in hits.items():
+        figures[task] = sum(v or 0.0 for v in found) / len(found)
+        figures[f"{task}_unknown"] = sum(v is None for v in found) / len(found)
+    return figures
+
+
+def bfcl(data: Path, split: str) -> Figures:
+    """Agreement with the official checker's verdict on calls against lists of acceptable values."""
+    hits: dict[str, list[bool]] = defaultdict(list)
+    for row in rows_of(data, "bfcl", split):
+        made = tuple(ToolCall(name=name, arguments=arguments) for name, arguments in _named_calls(row["answer"]))
+        wanted = tuple({"name": name, "acceptable": values} for name, values in _named_calls(row["expected"] or []))
+        case = Case(output="-", tools=made, expected=Expected(calls=wanted))
+        value = value_of("tool_arguments", case, text="loose", extra_calls="fail", mode="exact")
+        hits[row["task"]].append((value == 1.0 if wanted else not made) == bool(row["label"]))
+    every = [h for found in hits.values() for h in found]
+    return {"agreement": sum(every) / len(every)} | {task: sum(f) / len(f) for task, f in hits.items()}
+
+
+def _named_calls(raw: Any) -> Iterator[tuple[str, Any]]:
+    """Calls as `{name: arguments}` or `{"name", "arguments"}`, parsed or as JSON text."""
+    calls: Any = json.loads(raw) if isinstance(raw, str) else raw
+    listed = cast("list[Row]", calls if isinstance(calls, list) else [calls])
+    for call in listed:
+        if "name" in call and "arguments" in call:
+            yield call["name"], call["arguments"]
+        else:
+            yield from call.items()
+
+
 SETS: dict[str, Callable[[Path, str], Figures]] = {
     "tau_perturb": tau_perturb,
     "tau_airline": tau_airline,
     "tatqa_numeric": tatqa_numeric,
     "rotowire_acc": rotowire_acc,
     "quintd": quintd,
+    "bfcl": bfcl,
+    "langid": langid,
+    "json_schema": json_schema,
+    "sql_equiv": sql_equiv,
 }
 
 

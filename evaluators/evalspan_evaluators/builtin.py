@@ -1,8 +1,7 @@
 """Built-in metrics by name; importing this needs the standard library only."""
 
-from importlib import import_module
-
 from evalspan_evaluators.correctness import Correctness
+from evalspan_evaluators.grounding import Grounding
 from evalspan_evaluators.limits import MaxCost, MaxLatency, MaxSteps, MaxTokens, MaxToolCalls
 from evalspan_evaluators.metric import JudgeMetric, Metric
 from evalspan_evaluators.output.contains import Contains, NotContains
@@ -51,6 +50,7 @@ _METRICS: tuple[type[Metric | JudgeMetric], ...] = (
     ErrorAcknowledged,
     ForbiddenTools,
     Frustration,
+    Grounding,
     IdenticalRetries,
     JsonSchema,
     JsonValid,
@@ -87,9 +87,3 @@ _METRICS: tuple[type[Metric | JudgeMetric], ...] = (
 
 #: Every metric that ships with evalspan.
 BUILTIN: dict[str, type[Metric | JudgeMetric]] = {metric.name: metric for metric in _METRICS}
-
-try:
-    _grounding = import_module("evalspan_evaluators.grounding")
-    BUILTIN["grounding"] = _grounding.Grounding
-except (ImportError, AttributeError):  # until that package is complete
-    pass

@@ -135,7 +135,8 @@ class Binder:
 
 
 _HANGS = re.compile(
-    r"\b(?:for|to|against|over|from|at|in|into|vs\.?|für|gegen|pour|contre|para|contra)\s(?:the |his |her |its |their |host |visiting )?$",
+    r"\b(?:for|to|against|over|from|at|in|into|vs\.?|für|gegen|pour|contre"
+    r"|para|contra)\s(?:the |his |her |its |their |host |visiting )?$",
     re.IGNORECASE,
 )
 _BLANKS = frozenset(("n/a", "na", "none", "null", "-", "--", "—"))

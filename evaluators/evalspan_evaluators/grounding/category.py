@@ -15,7 +15,8 @@ __all__ = ["check_categories"]
 _VALUE = re.compile(r"[a-z][a-z]*(?:[_ -][a-z]+){0,2}")
 _YES_NO = frozenset(["yes", "no", "true", "false", "none", "null", "n", "y", "ok"])
 _CHANGE = re.compile(
-    r"\b(?:upgrad|downgrad|chang|switch|convert|instead|rather than|would|could|if|want|prefer|either|eligible)\w*|\bor\b",
+    r"\b(?:upgrad|downgrad|chang|switch|convert|instead|rather than"
+    r"|would|could|if|want|prefer|either|eligible)\w*|\bor\b",
     re.IGNORECASE,
 )
 _MOVE = re.compile(r"\b(?:from|to|into|than|another|other)\s(?:the |a |an |new )*\W*$", re.IGNORECASE)
@@ -122,17 +123,16 @@ def check_categories(text: str, binder: Binder, index: Index) -> list[ClaimVerdi
         value = _normal(match[0])
         for domain in domains.values():
             if value in domain.values:
-                verdict = _check_one(text, match.start(), match.end(), value, domain, binder, asked)
+                claim = Claim("category", text[match.start() : match.end()], match.start(), match.end())
+                verdict = _check_one(claim, value, domain, binder, asked)
                 if verdict is not None:
                     found.append(verdict)
                     break
     return found
 
 
-def _check_one(
-    text: str, start: int, end: int, value: str, domain: _Domain, binder: Binder, asked: str
-) -> ClaimVerdict | None:
-    claim = Claim("category", text[start:end], start, end)
+def _check_one(claim: Claim, value: str, domain: _Domain, binder: Binder, asked: str) -> ClaimVerdict | None:
+    text, start, end = binder.text, claim.start, claim.end
     sentence = next(((a, b) for a, b in binder.spans if a <= start < b), (0, len(text)))
     around = text[max(sentence[0], start - 60) : min(sentence[1], end + 40)].lower()
     true_facts = _subject_facts(claim, domain, binder, sentence)

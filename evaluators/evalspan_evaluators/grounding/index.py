@@ -5,7 +5,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from evalspan_evaluators.grounding import moment as moments
 from evalspan_evaluators.grounding import quantity as quantities
@@ -20,16 +20,22 @@ __all__ = ["Fact", "Index", "Record"]
 
 _PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,10})?")
 _ISO = re.compile(
-    r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])(?:[T ]([01]\d|2[0-3]):([0-5]\d)(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+    r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])(?:[T ]([01]\d"
+    r"|2[0-3]):([0-5]\d)(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 )
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _HAS_DIGIT = re.compile(r"\d").search
 _DECLARED: dict[float, re.Pattern[str]] = {
-    1e3: re.compile(r"\bthousands?\b|[$€£]\s?'?000\b|\('?000s?\)|\b000s\b|[$€£]k\b|\btausend|\bmiles de\b|\bmilliers\b|千", re.IGNORECASE),
-    1e6: re.compile(r"\bmillions?\b|\bmillionen\b|\bmillones\b|\bmilhões\b|[$€£]\s?m(?:illion|n)?\b|\bmio\b|百万", re.IGNORECASE),
+    1e3: re.compile(
+        r"\bthousands?\b|[$€£]\s?'?000\b|\('?000s?\)|\b000s\b" r"|[$€£]k\b|\btausend|\bmiles de\b|\bmilliers\b|千",
+        re.IGNORECASE,
+    ),
+    1e6: re.compile(
+        r"\bmillions?\b|\bmillionen\b|\bmillones\b" r"|\bmilhões\b|[$€£]\s?m(?:illion|n)?\b|\bmio\b|百万", re.IGNORECASE
+    ),
     1e9: re.compile(r"\bbillions?\b|\bmilliarden?\b|\bmilliards?\b|[$€£]\s?bn\b|\bmrd\b|十億|十亿", re.IGNORECASE),
     1e12: re.compile(r"\btrillions?\b", re.IGNORECASE),
-}  # fmt: skip
+}
 _MAX_TEXT = 2_000_000
 #: Prose beyond this is searched for ids and names only.
 _MAX_PROSE = 120_000
@@ -55,11 +61,7 @@ class Record:
     @property
     def path(self) -> str:
         """JSON path of the object, such as `$.orders[0]`."""
-        parts: list[str] = []
-        at: Record | None = self
-        while at is not None and at.parent is not None:
-            parts.append(_path_part(at.key))
-            at = at.parent
+        parts = [_path_part(record.key) for record in self.chain() if record.parent is not None]
         return "$" + "".join(reversed(parts))
 
     def chain(self) -> Iterator["Record"]:
@@ -71,7 +73,7 @@ class Record:
 
     def below(self, limit: int = 400) -> Iterator["Fact"]:
         """Facts of this record and of the records inside it, at most `limit`."""
-        stack = [self]
+        stack: list[Record] = [self]
         while stack and limit > 0:
             record = stack.pop()
             for fact in record.facts:
@@ -125,6 +127,14 @@ def _path_part(key: str | int) -> str:
     if key.startswith(("[", ".")):
         return key
     return f".{key}" if _IDENTIFIER.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
+
+
+def _is_dict(value: object) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 class Index:
@@ -194,17 +204,17 @@ class Index:
         stack: list[tuple[Record, str, Any]] = [(root, "", content)]
         while stack and self._facts < _MAX_FACTS:
             record, key, value = stack.pop()
-            if isinstance(value, dict):
+            if _is_dict(value):
                 target = (
                     record if key == "" and record is root and not record.facts else self._record(source, record, key)
                 )
                 for raw_name, item in reversed(list(value.items())):
                     name = str(raw_name)
-                    if isinstance(item, (dict, list)):
+                    if _is_dict(item) or _is_list(item):
                         stack.append((target, name, item))
                     else:
                         self._leaf(target, name, item, -1)
-            elif isinstance(value, list):
+            elif _is_list(value):
                 self._list(source, record, key, value, stack)
             else:
                 self._leaf(record, key, value, -1)
@@ -213,14 +223,14 @@ class Index:
         self, source: Source, record: Record, key: str, items: list[Any], stack: list[tuple[Record, str, Any]]
     ) -> None:
         for place, item in enumerate(items):
-            if isinstance(item, dict):
+            if _is_dict(item):
                 inner = self._record(source, record, f"{_path_part(key) if key else ''}[{place}]")
                 for name, value in item.items():
-                    if isinstance(value, (dict, list)):
+                    if _is_dict(value) or _is_list(value):
                         stack.append((inner, str(name), value))
                     else:
                         self._leaf(inner, str(name), value, -1)
-            elif isinstance(item, list):
+            elif _is_list(item):
                 inner = self._record(source, record, f"{_path_part(key) if key else ''}[{place}]")
                 stack.append((inner, "", item))
             else:

@@ -29,7 +29,7 @@ def number_of(fact: Fact) -> float | None:
 
 
 def _conversions(q: Quantity, value: float, step: float) -> Iterator[tuple[float, float, bool]]:
-    """Targets to look for: the value as it stands, as a fraction, unscaled, with tolerance; True where the fact must be plain."""
+    """Targets with tolerance: the value as it stands, as a fraction, unscaled; True where the fact must be plain."""
     yield value, step, False
     if q.percent:
         yield value / 100, step / 100, True

@@ -103,7 +103,8 @@ _DATE_FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 _MORE_DAYS = re.compile(
-    rf"\s?(?:,|and|und|et|y|e|to|-|–|&|through)\s(?P<d>{_DAY})(?:st|nd|rd|th)\b(?:,? (?P<y>{_YEAR})\b)?|\s(?:and|und|et|y|e) (?P<d2>{_DAY}), (?P<y2>{_YEAR})\b"
+    rf"\s?(?:,|and|und|et|y|e|to|-|–|&|through)\s(?P<d>{_DAY})(?:st|nd|rd"
+    rf"|th)\b(?:,? (?P<y>{_YEAR})\b)?|\s(?:and|und|et|y|e) (?P<d2>{_DAY}), (?P<y2>{_YEAR})\b"
 )
 _TIME = re.compile(
     r"(?<![\d:.])(?:(?P<pre>午前|午後|上午|下午|晚上|早上)\s?)?"

@@ -14,7 +14,8 @@ from evalspan_evaluators.grounding.verdict import ClaimVerdict
 __all__ = ["check_names"]
 
 _NAME = re.compile(
-    r"(?<![\w@/.])[A-ZÀ-ÖØ-Þ](?:[\w'&-]|\.(?=\w))*(?:[ \t](?:(?:of|de|la|del|van|von|der|da|do|the)[ \t])?[A-ZÀ-ÖØ-Þ](?:[\w'&-]|\.(?=\w))*)*"
+    r"(?<![\w@/.])[A-ZÀ-ÖØ-Þ](?:[\w'&-]|\.(?=\w))*(?:[ \t](?:(?:of|de|la"
+    r"|del|van|von|der|da|do|the)[ \t])?[A-ZÀ-ÖØ-Þ](?:[\w'&-]|\.(?=\w))*)*"
 )
 _CODE = re.compile(r"^[A-Z]{2,6}$")
 _KNOWN = frozenset(
@@ -154,7 +155,8 @@ def check_names(text: str, binder: Binder, index: Index, taken: bytearray) -> li
 
 
 _ITSELF = re.compile(
-    r"(?P<a>[A-Z][\w']+(?: [A-Z][\w']+)*)\s(?:\w+\s)?(?:\w{2,}ed|beat|over|against|vs\.?|versus|than)\s(?:the\s)?(?:host\s)?(?P<b>(?P=a))(?![\w'])"
+    r"(?P<a>[A-Z][\w']+(?: [A-Z][\w']+)*)\s(?:\w+\s)?(?:\w{2,}ed|beat|over"
+    r"|against|vs\.?|versus|than)\s(?:the\s)?(?:host\s)?(?P<b>(?P=a))(?![\w'])"
 )
 
 

@@ -192,7 +192,8 @@ _HEDGE = re.compile(
     r"\b(?:might|could|would|can|cannot|can't|recommend|regarding|about|policy|providers?|options?)\b", re.IGNORECASE
 )
 _GOVERNS = (
-    r"(?P<neg>without|no|not|n't|never|lacks?)?\W*(?:any |an? |the )?(?P<verb>with|without|no|have|has|had|includes?|included|including|"
+    r"(?P<neg>without|no|not|n't|never|lacks?)?\W*(?:any |an? "
+    r"|the )?(?P<verb>with|without|no|have|has|had|includes?|included|including|"
     r"purchased?|bought|added|is|was|are|were|does|do|did)\W+(?:\w+\W+){0,3}?"
 )
 

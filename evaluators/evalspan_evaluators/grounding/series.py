@@ -21,7 +21,8 @@ _LOCAL = re.compile(
     r"\b(?:second|third|another|local|new|next|again|one of|day|week|each|until|at (?:the|that) time)\b", re.IGNORECASE
 )
 _GAP = re.compile(
-    r"[^.;,()\n]{0,40}?\b(?:in|on|by|at|of|as of|during|around|im|en|em|le|am)\s(?:the\s)?(?:early |late |mid-?|year |month of )?$",
+    r"[^.;,()\n]{0,40}?\b(?:in|on|by|at|of|as of|during|around|im|en"
+    r"|em|le|am)\s(?:the\s)?(?:early |late |mid-?|year |month of )?$",
     re.IGNORECASE,
 )
 _MIN_LENGTH = 4

@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evalspan_evaluators.grounding.source import Source
 
@@ -30,10 +30,10 @@ def read_literal(text: str) -> Any:
     if len(bare) > 300_000 or bare[-1] not in "]}" or bare.count("[") + bare.count("{") > 20_000:
         return None
     try:
-        value = ast.literal_eval(bare)
+        value: Any = ast.literal_eval(bare)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return None
-    return value if isinstance(value, (dict, list)) else None
+    return cast("Any", value) if isinstance(value, dict | list) else None
 
 
 def _delimiter(line: str) -> str:

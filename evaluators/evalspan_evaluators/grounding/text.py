@@ -252,7 +252,7 @@ _STOP: dict[str, frozenset[str]] = {
         ]
     ),
 }
-STOP_WORDS: frozenset[str] = frozenset().union(*_STOP.values())
+STOP_WORDS: frozenset[str] = frozenset[str]().union(*_STOP.values())
 
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
