@@ -118,7 +118,7 @@ def _merge_expected(expected: dict[str, Any], value: Any) -> None:
 
 def _refuse_typo(key: str, prefix: str) -> None:
     known = [*_READERS, *_ALIASES, *_EXPECTED_ALIASES, "expected", "metadata"]
-    near = difflib.get_close_matches(key, known, 1, cutoff=0.84)
+    near = difflib.get_close_matches(key, known, 1, cutoff=0.79)
     if near:
         raise FieldError(f"{prefix}{key}", f"unknown field: did you mean {near[0]!r}? Other data goes under metadata")
 
