@@ -12,7 +12,16 @@ from evalspan.errors import DecodeError
 from evalspan_collector.raw import RawEvent, RawLink, RawSpan
 from evalspan_collector.wire import with_valid_strings
 
-__all__ = ["Refusals", "bad_ids", "count_refused", "read_log_scopes", "read_span_scopes"]
+__all__ = [
+    "Refusals",
+    "attribute_map",
+    "bad_ids",
+    "count_refused",
+    "parse_request",
+    "plain",
+    "read_log_scopes",
+    "read_span_scopes",
+]
 
 #: Reason to number of spans or records refused for it.
 Refusals = Counter[str]

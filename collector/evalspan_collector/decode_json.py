@@ -9,7 +9,7 @@ from evalspan_collector.decode import LogScope, Refusals, SpanScope, bad_ids
 from evalspan_collector.lenient_json import is_list, is_object, parse
 from evalspan_collector.raw import RawEvent, RawLink, RawSpan
 
-__all__ = ["log_scopes_of", "read_json_log_scopes", "read_json_span_scopes", "span_scopes_of"]
+__all__ = ["log_scopes_of", "parse_body", "read_json_log_scopes", "read_json_span_scopes", "span_scopes_of"]
 
 _MAX_NS = 2**63 - 1
 _NO_SPAN = "0" * 16

@@ -7,7 +7,7 @@ from evalspan_collector.converters import number, text
 from evalspan_collector.lenient_json import as_text, is_list, is_object, unwrap
 from evalspan_collector.messages import unflatten
 
-__all__ = ["from_event", "from_guard", "from_indexed", "from_legacy"]
+__all__ = ["from_evaluator_span", "from_event", "from_guard", "from_indexed", "from_legacy"]
 
 #: One result: name, score, label, explanation, annotator, scope, target.
 Result = dict[str, Any]

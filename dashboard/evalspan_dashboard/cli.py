@@ -13,7 +13,7 @@ from evalspan_dashboard.commands import doctor as doctor_command
 from evalspan_dashboard.commands import evaluate as evaluate_command
 from evalspan_dashboard.output import errors
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "root"]
 
 app = typer.Typer(
     name="evalspan",

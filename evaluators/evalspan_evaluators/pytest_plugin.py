@@ -27,6 +27,7 @@ __all__ = [
     "RunRecorder",
     "check_case",
     "evalspan_judge",
+    "marked_metrics",
     "pytest_addoption",
     "pytest_configure",
     "pytest_pyfunc_call",

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from evalspan import attributes as names
 from evalspan._guard import Guard
 
-__all__ = ["Pricer", "with_cost"]
+__all__ = ["Pricer", "Tokens", "with_cost"]
 
 #: Scopes known to count cache reads and writes as part of the input. Where a span has cache tokens and its scope is
 #: not among them the sum is ambiguous, and the collector, which knows every dialect, is left to price it.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from evalspan._export import BoundedProcessor, SplittingExporter
 
-__all__ = ["DEFAULT_ENDPOINT", "flush", "init"]
+__all__ = ["DEFAULT_ENDPOINT", "Options", "flush", "init"]
 
 _log = logging.getLogger("evalspan")
 

@@ -20,7 +20,7 @@ from evalspan_dashboard.commands.serve import start_all
 from evalspan_dashboard.demo.runs import DemoResult, DemoTurn, run_demo, write_config
 from evalspan_dashboard.output import clean, console, errors, number, print_json, print_table, usd
 
-__all__ = ["register"]
+__all__ = ["demo", "register"]
 
 #: Seconds the demo waits for its runs to be closed and scored.
 PATIENCE_S = 60.0

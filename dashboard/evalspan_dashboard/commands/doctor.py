@@ -8,7 +8,7 @@ from evalspan.errors import InputError
 from evalspan_dashboard.commands.options import Config, Data, Json, StoreUrl, connect, read_settings
 from evalspan_dashboard.output import clean, console, print_json
 
-__all__ = ["register"]
+__all__ = ["doctor", "register"]
 
 _MARKS = {"ok": "ok     ", "broken": "BROKEN ", "skipped": "skipped"}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evalspan_evaluators.judge import Judge
     from evalspan_evaluators.results import Results
 
-__all__ = ["register"]
+__all__ = ["case", "evaluate", "register"]
 
 #: Endings of data sets; YAML is one when it holds a list or `cases:`.
 _DATASETS = frozenset({".jsonl", ".ndjson", ".csv", ".tsv", ".json"})

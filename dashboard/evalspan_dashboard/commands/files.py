@@ -9,7 +9,7 @@ from evalspan.errors import InputError
 from evalspan_dashboard.commands.options import Json
 from evalspan_dashboard.output import clean, console, errors, number, print_json, print_table, seconds, usd
 
-__all__ = ["register"]
+__all__ = ["inspect", "register", "replay"]
 
 Paths = Annotated[list[Path], typer.Argument(help="Files or folders; a folder is one capture.")]
 

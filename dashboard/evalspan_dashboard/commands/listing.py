@@ -15,7 +15,18 @@ from evalspan_collector.store.contract import RunQuery, ScoreQuery, Store
 from evalspan_dashboard.commands.options import Config, Data, Json, Project, StoreUrl, connect, read_settings
 from evalspan_dashboard.output import clean, console, number, print_json, print_table, seconds, usd
 
-__all__ = ["register", "run_json", "score_json", "since_ns", "summary_json"]
+__all__ = [
+    "alerts_list",
+    "metrics_list",
+    "register",
+    "run_json",
+    "runs_list",
+    "runs_show",
+    "score_json",
+    "scores_list",
+    "since_ns",
+    "summary_json",
+]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

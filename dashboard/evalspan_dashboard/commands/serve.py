@@ -19,7 +19,7 @@ from evalspan_dashboard.commands.options import Config, Data, StoreUrl, read_set
 from evalspan_dashboard.output import console, errors
 from evalspan_dashboard.supervisor import ServiceEvent, Supervisor, watch_parent
 
-__all__ = ["register", "start_all"]
+__all__ = ["collector", "dashboard", "register", "start_all", "store", "up", "worker"]
 
 Host = Annotated[str | None, typer.Option("--host", help="Address to listen on.", show_default="127.0.0.1")]
 GrpcPort = Annotated[int | None, typer.Option("--grpc-port", help="OTLP/gRPC port.", show_default="4317")]

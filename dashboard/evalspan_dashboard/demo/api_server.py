@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 
 from evalspan_dashboard.demo.scenarios import Reply, script
 
-__all__ = ["ScriptedApi", "ServedCall"]
+__all__ = ["ScriptedApi", "ServedCall", "main"]
 
 _BYTES_PER_TOKEN = 4
 

@@ -5,7 +5,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-__all__ = ["Any_", "Call", "Choice", "Condition", "Node", "Repeat", "Rule", "Series", "parse_rule"]
+__all__ = [
+    "Any_",
+    "Call",
+    "Choice",
+    "Condition",
+    "Node",
+    "Repeat",
+    "Rule",
+    "Series",
+    "before",
+    "between",
+    "counted",
+    "never_after",
+    "none_of",
+    "parse_rule",
+    "read_path",
+]
 
 _MOST_REPEATS = 100
 _LONGEST_RULE = 2_000
