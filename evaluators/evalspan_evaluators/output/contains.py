@@ -15,7 +15,7 @@ _MOST_SHOWN = 5
 
 
 def _folded(text: str, *, case_sensitive: bool) -> str:
-    composed = text if text.isascii() else unicodedata.normalize("NFC", text)
+    composed = text if unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
     return composed if case_sensitive else composed.casefold()
 
 

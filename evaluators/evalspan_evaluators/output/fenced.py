@@ -7,6 +7,9 @@ __all__ = ["Block", "blocks", "first_json"]
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]{0,30})[^\n]*$", re.MULTILINE)
 
+_LONGEST = 1_000_000
+_MOST_BLOCKS = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -22,7 +25,9 @@ def blocks(text: str) -> list[Block]:
     """The fenced blocks, an unclosed last one included."""
     found: list[Block] = []
     opening: re.Match[str] | None = None
-    for fence in _FENCE.finditer(text):
+    for fence in _FENCE.finditer(text[:_LONGEST]):
+        if len(found) >= _MOST_BLOCKS:
+            return found
         if opening is None:
             opening = fence
         elif fence.group(1)[0] == opening.group(1)[0] and not fence.group(2):

@@ -11,7 +11,7 @@ from evalspan_evaluators.score import Evidence, Score
 
 __all__ = ["Finding", "Pii", "Secrets", "find_pii", "find_secrets", "luhn"]
 
-_LONGEST = 500_000
+_LONGEST = 300_000
 _MOST = 200
 
 

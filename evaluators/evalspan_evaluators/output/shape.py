@@ -12,7 +12,7 @@ from evalspan_evaluators.score import Evidence, Score
 
 __all__ = ["Citations", "Length"]
 
-_LONGEST = 500_000
+_LONGEST = 200_000
 _CITATION = re.compile(
     r"\[(?P<list>\d{1,3}(?:\s?[,;–-]\s?\d{1,3}){0,20})\](?!\()"  # [1], [2, 3], [4-6], but no markdown link
     r"|【(?P<wide>\d{1,3})[^】\n]{0,60}】"

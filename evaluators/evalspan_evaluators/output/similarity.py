@@ -18,8 +18,9 @@ __all__ = ["Against", "Bleu", "Chrf", "ChunkOverlap", "Cosine", "EditSimilarity"
 Against = Literal["reference", "source"]
 
 #: Words (or characters) beyond which texts are cut: metrics answer within a second whatever comes.
-_MOST_WORDS = 20_000
-_MOST_CHARACTERS = 60_000
+_MOST_WORDS = 10_000
+_MOST_CHARACTERS = 40_000
+_MOST_CHARACTERS_CHRF = 15_000
 
 
 def texts_against(case: Case, against: Against, reference: str | None) -> tuple[list[str], str]:
@@ -117,7 +118,12 @@ class Chrf(_Similarity):
 
     def evaluate(self, case: Case) -> Score:
         """Compare n-grams of characters."""
-        return self._compare(case, lambda mine, theirs: (value := chrf(mine, theirs), f"chrF {value:.3f}"))
+
+        def measure(mine: str, theirs: list[str]) -> tuple[float, str]:
+            value = chrf(mine[:_MOST_CHARACTERS_CHRF], [text[:_MOST_CHARACTERS_CHRF] for text in theirs[:20]])
+            return value, f"chrF {value:.3f}"
+
+        return self._compare(case, measure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

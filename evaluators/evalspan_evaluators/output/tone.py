@@ -10,7 +10,7 @@ from evalspan_evaluators.score import Evidence, Score
 
 __all__ = ["Frustration", "Toxicity", "frustration_of"]
 
-_LONGEST = 200_000
+_LONGEST = 50_000
 #: Letters written in other signs to slip through.
 _DISGUISES = str.maketrans({"@": "a", "$": "s", "0": "o", "1": "i", "3": "e", "!": "i", "5": "s", "7": "t", "*": "u"})
 

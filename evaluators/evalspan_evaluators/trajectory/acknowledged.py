@@ -59,7 +59,7 @@ _DENIES = re.compile(
     r"|errori|problemi)\b",
     re.IGNORECASE,
 )
-_LONGEST_ANSWER = 200_000
+_LONGEST_ANSWER = 50_000
 
 
 def admission(text: str) -> tuple[int, int] | None:
