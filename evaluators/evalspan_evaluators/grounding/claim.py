@@ -40,6 +40,7 @@ class Claim:
 _URL = re.compile(r"https?://[^\s<>\"'`|)\]}]+|\bwww\.[^\s<>\"'`|)\]}]+")
 _EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 _ID = re.compile(r"(?<![\w@/.])#?[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*(?![\w@]|[/.][A-Za-z0-9])", re.ASCII)
+_MAY_BE_ID = re.compile(r"[\d_]").search
 _QUOTE = re.compile(
     r"(?:(?<![^\s(\[])[\"“]|[«「])(?P<q>[^\s\"“”«»「」][^\"“”«»「」\n]{6,400}[^\s\"“”«»「」])(?:[\"”](?!\w)|[»」])"
 )
@@ -134,7 +135,7 @@ def _ids(text: str) -> Iterator[Claim]:
     for m in moments.scan(text):
         dated[m.start : m.end] = b"\1" * (m.end - m.start)
     for match in _ID.finditer(text):
-        if is_id(match[0]) and not any(dated[match.start() : match.end()]):
+        if _MAY_BE_ID(match[0]) and is_id(match[0]) and not any(dated[match.start() : match.end()]):
             yield Claim("id", match[0], match.start(), match.end())
 
 

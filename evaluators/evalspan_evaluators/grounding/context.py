@@ -187,7 +187,7 @@ def _share(words: tuple[str, ...], parts: tuple[str, ...]) -> float:
         # `days_since_delivery` is named by the delivery, not by any number of days.
         telling = tuple(p for p in telling if dimension(p) != "time") or telling
     if not telling:
-        return 0.5 * any(p in words for p in parts)
+        return 1.0 if parts and all(p in words for p in parts) else 0.5 * any(p in words for p in parts)
     best = [max((_word_match(part, word) for word in words), default=0.0) for part in telling]
     joined = "".join(p[0] for p in parts)
     acronym = 0.8 if len(joined) >= 2 and joined in words else 0.0

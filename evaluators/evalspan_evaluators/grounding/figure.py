@@ -136,10 +136,11 @@ class Figures(Reading):
             return kind
         if same:
             return ClaimVerdict(claim=claim, outcome="supported", fact=same[0])
-        derived = self.counted(claim)
-        if derived is not None:
-            return derived
-        derived = self.multiple(claim, exact) or (self.derived(claim, context) if self.hinted(context) else None)
+        if found and not exact:
+            return ClaimVerdict(claim=claim, outcome="supported", fact=found[0], code="WEAK")
+        derived = self.counted(claim) or self.multiple(claim, exact)
+        if derived is None and self.hinted(context):
+            derived = self.derived(claim, context)
         if derived is not None:
             return derived
         if exact and len(exact) <= _FEW:
