@@ -35,10 +35,7 @@ def assemble(spans: Iterable[Span], logs: Iterable[LogRecord] = (), *, prices: P
         The runs in order of start; the same for every permutation and duplication of the input. `revision`
         and `state` are the defaults: `evalspan_collector.completion` sets them.
     """
-    spans = list(spans)
-    logs = list(logs)
-    if logs:
-        spans = join_logs(spans, logs)
+    spans = join_logs(spans, logs)
     traces = build_traces(spans)
     loose = frozenset(t.trace_id for t in traces if is_loose([n.span for n in t.nodes.values()]))
     for trace in traces:

@@ -137,7 +137,7 @@ def _stand_in(trace: Trace, orphans: list[Node]) -> Node:
         environment=first.span.environment,
     )
     node = Node(span, virtual=True)
-    node.flags.add("incomplete")
+    node.flags |= {"incomplete"}
     for orphan in sorted(orphans, key=lambda n: n.key):
         orphan.parent = node
         node.children.append(orphan)

@@ -61,7 +61,7 @@ class Node:
         self.hidden = False
         self.setup = False
         self.order = self.last = 0
-        self.flags: set[str] = set()
+        self.flags: frozenset[str] = frozenset()
         self.above_rank: Node | None = None
         self.above_tool: Node | None = None
         self.above_call: Node | None = None

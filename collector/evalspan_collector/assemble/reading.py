@@ -1,5 +1,6 @@
 """Reading: message fields of spans as messages, each text parsed once per assembly."""
 
+from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -47,7 +48,7 @@ class Reader:
         plain = _plain_text(item)
         if plain is not None:
             return (plain,)
-        key = orjson.dumps(item)
+        key = blake2b(orjson.dumps(item), digest_size=16).digest()
         known = self._single.get(key)
         if known is None:
             known = self._single[key] = from_value([item], "user")
@@ -71,7 +72,7 @@ class Reader:
         best: tuple[Message, ...] = ()
         most = (0, 0)
         for text in texts:
-            messages = self.messages(text)
+            messages = self._read(text) if text else ()
             parts = [p for m in messages for p in m.parts]
             said = (sum(map(_has_content, parts)), sum(1 for p in parts if p.id and p.type in _TOOL_PARTS))
             if said > most:
@@ -93,7 +94,7 @@ def _plain_text(item: dict[str, Any]) -> Message | None:
     for value in item["parts"]:
         part = as_object(value)
         content = part.get("content") if part is not None and len(part) == 2 and part.get("type") == "text" else None
-        if not isinstance(content, str) or not content[:1].isalpha():
+        if not isinstance(content, str) or not content.lstrip(" ")[:1].isalpha():
             return None
         parts.append(Part(type="text", content=content))
     finish = item.get("finish_reason")

@@ -84,7 +84,7 @@ def build_traces(spans: Iterable[Span]) -> list[Trace]:
     traces: list[Trace] = []
     for place in sorted(grouped):
         project, trace_id = place
-        trace = Trace(trace_id, project, {i: Node(s) for i, s in grouped[place].items() if not _is_noise(s)})
+        trace = Trace(trace_id, project, {i: Node(s) for i, s in grouped.pop(place).items() if not _is_noise(s)})
         if place in conflicts:
             trace.flags.add("duplicate_span_id")
         _link(trace)
@@ -130,7 +130,7 @@ def _mark_parentless(node: Node, *, is_self: bool, trace: Trace) -> None:
     remote = node.span.span_flags & REMOTE_KNOWN and node.span.span_flags & REMOTE
     node.missing_parent = not remote
     if not remote:
-        node.flags.add("orphans")
+        node.flags |= {"orphans"}
 
 
 def _break_cycles(trace: Trace) -> None:
@@ -165,7 +165,7 @@ def _number(trace: Trace) -> None:
             node.end > parent.end + SKEW_NS and parent.span.otel_kind not in (4, 5)
         )
         if other_host and outside:
-            node.flags.add("clock_skew")
+            node.flags |= {"clock_skew"}
     for node in reversed(ordered):
         if node.parent is not None:
             node.parent.last = max(node.parent.last, node.last)
