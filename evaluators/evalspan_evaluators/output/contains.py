@@ -12,10 +12,12 @@ from evalspan_evaluators.score import Evidence, Score, Verdict
 __all__ = ["Contains", "NotContains"]
 
 _MOST_SHOWN = 5
+#: Composing the letters of a longer text could take seconds.
+_MOST_COMPOSED = 100_000
 
 
 def _folded(text: str, *, case_sensitive: bool) -> str:
-    composed = text if unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
+    composed = text if text.isascii() or len(text) > _MOST_COMPOSED else unicodedata.normalize("NFC", text)
     return composed if case_sensitive else composed.casefold()
 
 
