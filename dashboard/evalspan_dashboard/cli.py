@@ -8,7 +8,7 @@ import typer
 
 from evalspan import __version__
 from evalspan.errors import EvalspanError
-from evalspan_dashboard.commands import demo, files, listing, serve
+from evalspan_dashboard.commands import admin, demo, files, keys, listing, serve
 from evalspan_dashboard.commands import doctor as doctor_command
 from evalspan_dashboard.commands import evaluate as evaluate_command
 from evalspan_dashboard.output import errors
@@ -44,7 +44,7 @@ def root(
     """
 
 
-for family in (serve, files, listing, evaluate_command, doctor_command, demo):
+for family in (serve, files, listing, evaluate_command, keys, admin, doctor_command, demo):
     family.register(app)
 
 

@@ -1,6 +1,5 @@
 """Screen: what every page shares: the store, the filters in the address, and how errors look."""
 
-import os
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ import streamlit as st
 from evalspan.errors import EvalspanError, StoreError
 from evalspan_collector.store.contract import Store
 from evalspan_dashboard import queries
-from evalspan_dashboard.commands.options import connect, read_settings
+from evalspan_dashboard.commands.options import connect, own_project, read_settings
 from evalspan_dashboard.safe import plain
 
 __all__ = ["Filters", "filters", "guarded", "own_project", "run_link", "store", "table"]
@@ -28,11 +27,6 @@ def _connection() -> Store:
 def store() -> Store:
     """The store of this dashboard, one connection for all its sessions."""
     return _connection()
-
-
-def own_project() -> str | None:
-    """The project this dashboard is limited to (EVALSPAN_PROJECT_ONLY), None for all."""
-    return os.environ.get("EVALSPAN_PROJECT_ONLY") or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

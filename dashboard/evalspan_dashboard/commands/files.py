@@ -26,6 +26,7 @@ def inspect(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show which source gave each field and which rules fired.")
     ] = False,
+    prices: Annotated[Path | None, typer.Option("--prices", help="Your own model prices (docs/runs.md).")] = None,
 ) -> None:
     """Rebuild the runs in OTLP files, offline: no service, nothing stored.
 
@@ -33,10 +34,11 @@ def inspect(
 
     Example: evalspan inspect captures/run-1 trace.json --json
     """
+    from evalspan_collector.prices import Prices
     from evalspan_collector.reconstruct import reconstruct_paths
 
-    _check(paths)
-    for item in reconstruct_paths(paths, explain=explain):
+    _check([*paths, *([prices] if prices else [])])
+    for item in reconstruct_paths(paths, prices=Prices(prices), explain=explain):
         for problem in item.problems:
             errors.print(f"warning: {clean(problem)}")
         if as_json:

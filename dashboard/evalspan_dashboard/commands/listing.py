@@ -161,13 +161,14 @@ def runs_list(
         for row in rows:
             print_json(summary_json(row))
         return
-    _print_runs(store, rows)
+    _print_runs(store, rows, project)
 
 
-def _print_runs(store: Store, rows: list[RunSummary]) -> None:
-    scores: dict[str, list[ScoreRecord]] = {}
-    for score in store.scores(ScoreQuery(run_ids=tuple(r.run_id for r in rows), limit=100_000)) if rows else []:
-        scores.setdefault(score.run_id, []).append(score)
+def _print_runs(store: Store, rows: list[RunSummary], project: str | None) -> None:
+    scores: dict[tuple[str, str], list[ScoreRecord]] = {}
+    query = ScoreQuery(project=project, run_ids=tuple(r.run_id for r in rows), limit=100_000)
+    for score in store.scores(query) if rows else []:
+        scores.setdefault((score.project, score.run_id), []).append(score)
     print_table(
         f"{len(rows)} runs" if rows else "No runs yet: send spans to the collector, or try: evalspan demo",
         ("run", "started", "agent", "status", "state", "time", "cost", "tools", "scores", "output"),
@@ -181,7 +182,7 @@ def _print_runs(store: Store, rows: list[RunSummary]) -> None:
                 seconds(r.duration_s),
                 usd(r.cost_usd, r.cost_unknown_calls),
                 ", ".join(r.tool_names),
-                ", ".join(f"{s.metric} {number(s.value)} {_verdict(s)}" for s in scores.get(r.run_id, [])),
+                ", ".join(f"{s.metric} {number(s.value)} {_verdict(s)}" for s in scores.get((r.project, r.run_id), [])),
                 clean(r.output, limit=60),
             )
             for r in rows

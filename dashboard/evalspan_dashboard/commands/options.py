@@ -1,14 +1,40 @@
 """Options that several commands share, and how they become settings and a store."""
 
+import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evalspan.errors import InputError
 from evalspan_collector.settings import Settings, load_settings
 from evalspan_collector.store.contract import Store
 
-__all__ = ["Config", "Data", "Json", "Project", "StoreUrl", "connect", "read_settings", "store_token"]
+if TYPE_CHECKING:
+    from evalspan_collector.store.clickhouse import ClickHouseStore
+
+__all__ = [
+    "Config", "Data", "Json", "Project", "StoreUrl", "connect", "connect_clickhouse", "own_project", "read_settings",
+    "store_token", "store_url_of",
+]  # fmt: skip
+
+
+def own_project() -> str | None:
+    """The one project that screens and commands here may see (EVALSPAN_PROJECT_ONLY), None for all."""
+    return os.environ.get("EVALSPAN_PROJECT_ONLY") or None
+
+
+def _limited(project: str | None) -> str | None:
+    """The project of a command: the flag's, or the only one there is here.
+
+    Raises:
+        InputError: The flag names another than EVALSPAN_PROJECT_ONLY.
+    """
+    only = own_project()
+    if only is not None and project not in (None, only):
+        raise InputError(f"--project {project!r} is not yours: EVALSPAN_PROJECT_ONLY limits you to {only!r}")
+    return only or project
+
 
 Data = Annotated[
     Path | None,
@@ -27,7 +53,12 @@ StoreUrl = Annotated[
         show_default="the embedded store of this data folder",
     ),
 ]
-Project = Annotated[str | None, typer.Option("--project", help="Only this project.", show_default="all")]
+Project = Annotated[
+    str | None,
+    typer.Option(
+        "--project", help="Only this project.", show_default="all, or EVALSPAN_PROJECT_ONLY", callback=_limited
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")]
 
 
@@ -60,4 +91,26 @@ def connect(settings: Settings) -> Store:
     """
     from evalspan_collector.store.opening import open_store
 
-    return open_store(settings.store_url or settings.embedded_store_url, token=store_token(settings))
+    return open_store(store_url_of(settings), token=store_token(settings))
+
+
+def store_url_of(settings: Settings) -> str:
+    """Address of the store: the given one, or that of the embedded store process."""
+    return settings.store_url or settings.embedded_store_url
+
+
+def connect_clickhouse(settings: Settings) -> "ClickHouseStore":
+    """Likewise, for what only ClickHouse has: keys, health, backups.
+
+    Raises:
+        StoreUnreachableError: Nothing answers there.
+        InputError: The store is in memory.
+    """
+    from evalspan_collector.store.clickhouse import ClickHouseStore
+
+    store = connect(settings)
+    if not isinstance(store, ClickHouseStore):
+        raise InputError(
+            f"--store-url {settings.store_url!r} keeps nothing: name a ClickHouse server or chdb:///folder"
+        )
+    return store
