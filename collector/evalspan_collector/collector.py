@@ -16,6 +16,7 @@ from evalspan.errors import ConfigError
 from evalspan_collector.assembler import Assembler
 from evalspan_collector.completion import Timing
 from evalspan_collector.drain import BlockLimits, Drain
+from evalspan_collector.key_copy import KeyCopy
 from evalspan_collector.prices import Prices
 from evalspan_collector.quarantine import Quarantine
 from evalspan_collector.receiver.acceptance import Acceptance
@@ -33,7 +34,8 @@ from evalspan_collector.store.opening import open_store
 __all__ = ["Collector", "check_exposure", "run_collector"]
 
 _log = structlog.get_logger(__name__)
-_KEYS_FLUSH_S = 30.0
+#: How long a start waits for the store's keys; beyond this machine it may not start without.
+_KEYS_WAIT_S, _KEYS_WAIT_EXPOSED_S = 2.0, 10.0
 #: A backlog above this means that intake is behind.
 _BUSY_BYTES = 1 << 20
 #: Threads that answer senders must not wait long behind one that decodes or assembles.
@@ -52,7 +54,7 @@ def check_exposure(settings: Settings, keys: KeyRing) -> None:
         text
         for text, present in (
             ("a certificate (--tls-cert, --tls-key)", settings.uses_tls),
-            ("an API key (`evalspan keys create PROJECT`)", keys.required),
+            ("an API key (`evalspan keys create --project NAME`)", keys.required),
         )
         if not present
     ]
@@ -80,8 +82,15 @@ class Collector:
         self._settings = settings
         self.metrics = SelfMetrics()
         self.metrics.queue_capacity.set(settings.spool_max_bytes)
-        self._keys = KeyRing(KeyFile(settings.key_path), open_project=settings.project)
-        check_exposure(settings, self._keys)
+        key_file = KeyFile(settings.key_path)
+        self._keys = KeyRing(key_file, open_project=settings.project)
+        self._key_copy = KeyCopy(stores, key_file, self._keys)
+        self._key_copy.start(wait_s=_KEYS_WAIT_S if is_loopback(settings.host) else _KEYS_WAIT_EXPOSED_S)
+        try:
+            check_exposure(settings, self._keys)
+        except ConfigError:
+            self._key_copy.stop()
+            raise
         self._spool = Spool(
             folder.spool,
             max_bytes=settings.spool_max_bytes,
@@ -123,7 +132,6 @@ class Collector:
             metrics=self.metrics,
             max_request_bytes=settings.max_request_bytes,
         )
-        self._stopped = threading.Event()
         self._listen()
 
     def _listen(self) -> None:
@@ -136,6 +144,7 @@ class Collector:
             self._http = HttpServer(self._acceptance, host=settings.host, port=settings.http_port, tls=tls)
             self._endpoint = MetricsEndpoint(self.metrics, host="127.0.0.1", port=settings.metrics_port)
         except ConfigError:
+            self._key_copy.stop()
             self._spool.close()
             raise
         self.grpc_port = self._grpc.port
@@ -155,7 +164,6 @@ class Collector:
         self._assembler.start()
         self._grpc.start()
         self._http.start()
-        threading.Thread(target=self._flush_keys, name="keys-used", daemon=True).start()
 
     def stop(self) -> bool:
         """Take nothing new, answer what is under way, drain; True when the spool is empty.
@@ -164,7 +172,6 @@ class Collector:
         """
         deadline = time.monotonic() + self._settings.stop_grace_s
         self._acceptance.stop()
-        self._stopped.set()
         http = threading.Thread(target=self._http.stop, args=(self._settings.stop_grace_s / 2,))
         http.start()
         self._grpc.stop(self._settings.stop_grace_s / 2)
@@ -173,15 +180,8 @@ class Collector:
         self._assembler.stop(max(0.1, deadline - time.monotonic()))
         self._endpoint.close()
         self._spool.close()
-        self._keys.flush_used()
+        self._key_copy.stop()
         return empty
-
-    def _flush_keys(self) -> None:
-        while not self._stopped.wait(_KEYS_FLUSH_S):
-            try:
-                self._keys.flush_used()
-            except OSError as error:
-                _log.warning("keys_not_marked", error=str(error))
 
 
 class _LateStore:

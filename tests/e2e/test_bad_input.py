@@ -52,6 +52,9 @@ def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
     commands = (
         ["up"], ["store"], ["collector"], ["worker"], ["dashboard"], ["inspect"], ["replay"], ["runs", "list"],
         ["runs", "show"], ["scores", "list"], ["alerts", "list"], ["metrics", "list"], ["doctor"], ["demo"],
+        ["keys", "create"], ["keys", "list"], ["keys", "revoke"], ["storage", "health"], ["storage", "backup"],
+        ["storage", "restore"], ["storage", "export"], ["storage", "retention"], ["storage", "delete"],
+        ["storage", "migrate"],
     )  # fmt: skip
     for command in commands:
         done = _evalspan(*command, "--help", cwd=tmp_path)

@@ -7,10 +7,11 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -30,6 +31,7 @@ class ApiKey(BaseModel):
         key_id: Public name of the key, for listing and revoking.
         sha256: Hash of the key, hex. Keys carry 256 random bits, so a plain hash cannot be searched.
         last_used_at: When a request last carried it, to the minute; None when never.
+        origin: `store` for the copy of a key in the store, `file` for one that is only in this file.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,6 +43,7 @@ class ApiKey(BaseModel):
     name: str = ""
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
+    origin: Literal["file", "store"] = "file"
 
 
 class _KeyFileContent(BaseModel):
@@ -53,7 +56,9 @@ _UsedTimes = TypeAdapter(dict[str, datetime])
 
 
 class KeyFile:
-    """The file of hashed keys, mode 0600; the command line writes it, collectors read it again when it changes.
+    """The file of hashed keys, mode 0600: what a collector authenticates with while it has no store.
+
+    It holds a copy of the store's keys, and keys that somebody put into it for this collector alone.
 
     Args:
         path: Where it lies; no file means no key.
@@ -75,17 +80,19 @@ class KeyFile:
         Raises:
             ConfigError: The file is no key file.
         """
+        used = self._read_used()
+        return tuple(
+            entry.model_copy(update={"last_used_at": used[entry.key_id]}) if entry.key_id in used else entry
+            for entry in self._saved()
+        )
+
+    def _saved(self) -> tuple[ApiKey, ...]:
         try:
-            content = _KeyFileContent.model_validate_json(self._path.read_bytes())
+            return tuple(_KeyFileContent.model_validate_json(self._path.read_bytes()).keys)
         except FileNotFoundError:
             return ()
         except (OSError, ValidationError) as error:
             raise ConfigError(f"the key file {str(self._path)!r} cannot be read: {error}") from error
-        used = self._read_used()
-        return tuple(
-            entry.model_copy(update={"last_used_at": used[entry.key_id]}) if entry.key_id in used else entry
-            for entry in content.keys
-        )
 
     def create(self, project: str, *, name: str = "") -> tuple[str, ApiKey]:
         """Make a key for a project; the first element is the key itself, shown once and kept nowhere."""
@@ -113,6 +120,31 @@ class KeyFile:
             revoked = found[0].model_copy(update={"revoked_at": self._clock()})
             self._save(tuple(revoked if entry.key_id == key_id else entry for entry in entries))
         return revoked
+
+    def mirror(self, stored: Iterable[ApiKey]) -> bool:
+        """Copy the store's keys into the file; True when that changed something.
+
+        A copy that is no longer in the store (another store, an older backup) is revoked rather than removed: with
+        no key left in the file the door would be open.
+
+        Raises:
+            ConfigError: The file is no key file.
+            OSError: It cannot be written.
+        """
+        wanted = {entry.key_id: entry.model_copy(update={"origin": "store", "last_used_at": None}) for entry in stored}
+        with self._locked():
+            entries = self._saved()
+            merged: list[ApiKey] = []
+            for entry in entries:
+                copied = wanted.pop(entry.key_id, entry)
+                if copied is entry and entry.origin == "store" and entry.revoked_at is None:
+                    copied = entry.model_copy(update={"revoked_at": self._clock()})
+                merged.append(copied)
+            merged.extend(wanted.values())
+            changed = tuple(merged) != entries
+            if changed:
+                self._save(tuple(merged))
+        return changed
 
     def mark_used(self, used: Mapping[str, datetime]) -> None:
         """Record when keys were last used, by key id.
@@ -188,12 +220,17 @@ class KeyRing:
             self._used[match.key_id] = datetime.now(UTC)
         return match.project
 
-    def flush_used(self) -> None:
-        """Write the times of last use to the file."""
+    def flush_used(self) -> dict[str, datetime]:
+        """Write the times of last use to the file, and give those that are new."""
         with self._lock:
             used, self._used = self._used, {}
         if used:
             self._file.mark_used(used)
+        return used
+
+    def reload(self) -> None:
+        """Read the file with the next request, however shortly ago it was read."""
+        self._checked_at = float("-inf")
 
     def _current(self) -> tuple[ApiKey, ...]:
         now = time.monotonic()

@@ -30,6 +30,7 @@ SHARDING: Final = {
     "judge_calls": "cityHash64(run_id)",
     "annotations": "cityHash64(run_id)",
     "api_keys": "cityHash64(key_id)",
+    "api_key_uses": "cityHash64(key_id)",
     "migrations": "toUInt64(0)",
 }
 

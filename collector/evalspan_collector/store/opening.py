@@ -12,10 +12,11 @@ from evalspan_collector.store.contract import Store
 if TYPE_CHECKING:
     from evalspan_collector.store._embedded import Engine, EngineOptions
     from evalspan_collector.store.clickhouse import ClickHouseStore
+    from evalspan_collector.store.client import Client
     from evalspan_collector.store.current import Assemble
     from evalspan_collector.store.migrate import Migration
 
-__all__ = ["open_clickhouse", "open_store", "prepare_engine"]
+__all__ = ["migrate_store", "open_clickhouse", "open_store", "prepare_engine"]
 
 
 def open_store(url: str, *, token: str | None = None, migrate: bool = True, prices: Any = None) -> Store:
@@ -67,22 +68,49 @@ def open_clickhouse(
     """
     from evalspan_collector.store.clickhouse import ClickHouseStore
     from evalspan_collector.store.client import Address, connect
-    from evalspan_collector.store.cluster import ClusterDdl
-    from evalspan_collector.store.migrate import migrate as run_migrations
     from evalspan_collector.store.migrate import pending_migrations
 
     client = connect(Address.of(url, token=token), engine=engine)
     try:
         if migrate:
-            address = client.address
-            rewrite = ClusterDdl(address.cluster, address.database) if address.cluster else None
-            run_migrations(client, rewrite=rewrite)
+            _migrate(client)
         else:
             _refuse_old(pending_migrations(client))
         return ClickHouseStore(client, assemble=_assembler(prices), fingerprint=_fingerprint, clock=clock)
     except BaseException:
         client.close()
         raise
+
+
+def migrate_store(url: str, *, token: str | None = None, dry_run: bool = False) -> "tuple[Migration, ...]":
+    """Brings the schema of a store in ClickHouse up to date and gives what that took.
+
+    Args:
+        url: As for `open_store`.
+        token: Likewise.
+        dry_run: Only say what would be applied.
+
+    Raises:
+        ConfigError: The URL is none of ClickHouse.
+        StoreUnreachableError: Nothing answers there.
+        SchemaError: The schema is newer than this code, or locked for too long.
+    """
+    from evalspan_collector.store.client import Address, connect
+
+    client = connect(Address.of(url, token=token))
+    try:
+        return _migrate(client, dry_run=dry_run)
+    finally:
+        client.close()
+
+
+def _migrate(client: "Client", *, dry_run: bool = False) -> "tuple[Migration, ...]":
+    from evalspan_collector.store.cluster import ClusterDdl
+    from evalspan_collector.store.migrate import migrate as run_migrations
+
+    address = client.address
+    rewrite = ClusterDdl(address.cluster, address.database) if address.cluster else None
+    return run_migrations(client, rewrite=rewrite, dry_run=dry_run)
 
 
 def _refuse_old(pending: "Sequence[Migration]") -> None:

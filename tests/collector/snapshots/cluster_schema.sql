@@ -418,7 +418,6 @@ CREATE TABLE IF NOT EXISTS api_keys_local ON CLUSTER 'prod'
     key_hash String COMMENT 'SHA-256 of the key, hexadecimal',
     created_ns Int64,
     revoked_ns Int64,
-    last_used_ns Int64,
     written_ns Int64
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/evalspan/api_keys', '{replica}', written_ns)
@@ -427,3 +426,15 @@ SETTINGS replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS api_keys ON CLUSTER 'prod' AS api_keys_local
 ENGINE = Distributed('prod', 'evalspan', 'api_keys_local', cityHash64(key_id));
+
+CREATE TABLE IF NOT EXISTS api_key_uses_local ON CLUSTER 'prod'
+(
+    key_id String,
+    used_ns Int64
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/evalspan/api_key_uses', '{replica}', used_ns)
+ORDER BY key_id
+SETTINGS replicated_deduplication_window = 10000;
+
+CREATE TABLE IF NOT EXISTS api_key_uses ON CLUSTER 'prod' AS api_key_uses_local
+ENGINE = Distributed('prod', 'evalspan', 'api_key_uses_local', cityHash64(key_id));

@@ -113,9 +113,17 @@ CREATE TABLE IF NOT EXISTS api_keys
     key_hash String COMMENT 'SHA-256 of the key, hexadecimal',
     created_ns Int64,
     revoked_ns Int64,
-    last_used_ns Int64,
     written_ns Int64
 )
 ENGINE = ReplacingMergeTree(written_ns)
+ORDER BY key_id
+SETTINGS non_replicated_deduplication_window = 10000;
+
+CREATE TABLE IF NOT EXISTS api_key_uses
+(
+    key_id String,
+    used_ns Int64
+)
+ENGINE = ReplacingMergeTree(used_ns)
 ORDER BY key_id
 SETTINGS non_replicated_deduplication_window = 10000;
