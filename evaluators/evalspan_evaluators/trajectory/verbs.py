@@ -87,6 +87,7 @@ def changes_state(name: str) -> bool:
 
 def _words(name: str) -> list[str]:
     """The words of the last part of a name: `mcp__db__getUser` gives get, user."""
-    last = name.rsplit("__", 1)[-1].rsplit(".", 1)[-1].rsplit("/", 1)[-1]
-    spaced = "".join(f" {c.lower()}" if c.isupper() and not last.isupper() else c.lower() for c in last[:200])
+    last = name[-200:].rsplit("__", 1)[-1].rsplit(".", 1)[-1].rsplit("/", 1)[-1]
+    split_capitals = not last.isupper()
+    spaced = "".join(f" {c.lower()}" if split_capitals and c.isupper() else c.lower() for c in last)
     return spaced.replace("-", " ").replace("_", " ").split()
