@@ -68,18 +68,19 @@ def _named(case: Case, spec: EvalCase) -> Case:
 def recorded_runs(spec: EvalCase, path: Path) -> list[Run]:
     """The runs of recorded traces that belong to a case: those that were asked the same, else all of its own file.
 
-    In a folder, traces in a file or folder named like the case belong to it as well.
+    Every folder inside a folder is a capture of its own; a file or folder named like the case belongs to it as well.
 
     Raises:
         InputError: There is none.
     """
     if not path.exists():
         raise InputError(f"{spec.path}: there are no recorded traces {str(path)!r}")
-    runs = _reconstructed(path)
+    folders = [path, *sorted(p for p in path.rglob("*") if p.is_dir())] if path.is_dir() else [path]
+    runs = list({run.run_id: run for folder in folders for run in _reconstructed(folder)}.values())
     asked = [r for r in runs if r.input is not None and _plain(r.input) == _plain(spec.query)]
     if asked:
         return asked
-    own = [p for p in path.iterdir() if _plain(p.stem) == _plain(spec.name)] if path.is_dir() else [path]
+    own = [p for p in path.rglob("*") if _plain(p.stem) == _plain(spec.name)] if path.is_dir() else [path]
     found = [r for p in own for r in _reconstructed(p)]
     if not found:
         raise InputError(

@@ -14,6 +14,7 @@ from evalspan_collector.config_file import ConfigDocument, Problem, read_yaml
 from evalspan_evaluators.case import Expected
 from evalspan_evaluators.evalcases.model import CaseModel, ConfigModel, SuiteModel, VarianceModel, WeightsModel
 from evalspan_evaluators.jsonvalue import is_object
+from evalspan_evaluators.overall import DEFAULT_WEIGHTS, Weights
 from evalspan_evaluators.trajectory.sequence import SequenceMode
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "Defaults",
     "EvalCase",
     "StatisticsSpec",
-    "Weights",
     "find_cases",
     "read_cases",
     "read_defaults",
@@ -32,16 +32,6 @@ Location = tuple[str | int, ...]
 #: Points an overall score needs where a case sets no `min_score`: the global default threshold, 0.7.
 DEFAULT_MIN_SCORE = 70.0
 _CONFIG = Path(".evalview") / "config.yaml"
-_TOLERANCE = 0.001
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """Shares of the overall score; they sum to 1."""
-
-    tool_accuracy: float = 0.3
-    output_quality: float = 0.5
-    sequence_correctness: float = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +91,7 @@ class EvalCase:
     sequence_mode: SequenceMode = "subsequence"
     forbidden_tools: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
-    weights: Weights = Weights()
+    weights: Weights = DEFAULT_WEIGHTS
     min_score: float = DEFAULT_MIN_SCORE
     max_cost_usd: float | None = None
     max_latency_s: float | None = None
@@ -318,12 +308,7 @@ def _given(places: Sequence[tuple[Location, WeightsModel | None]], document: Con
 
 
 def _weights(given: _Given | None, fallback: Mapping[str, float] | None, document: ConfigDocument) -> Weights:
-    weights = Weights(**{**(fallback or {}), **(given[1] if given else {})})
-    total = weights.tool_accuracy + weights.output_quality + weights.sequence_correctness
-    if abs(total - 1.0) > _TOLERANCE:
-        message = (
-            f"tool_accuracy {weights.tool_accuracy:g}, output_quality {weights.output_quality:g} and "
-            f"sequence_correctness {weights.sequence_correctness:g} sum to {total:g}: they must sum to 1"
-        )
-        raise document.error([Problem(given[0] if given else (), message)])
-    return weights
+    try:
+        return Weights.read({**(fallback or {}), **(given[1] if given else {})})
+    except ConfigError as error:
+        raise document.error([Problem(given[0] if given else (), str(error))]) from error

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from evalspan_evaluators.case import Case
-from evalspan_evaluators.evalcases.case import EvalCase, Weights
-from evalspan_evaluators.evalcases.quality import OutputQuality
+from evalspan_evaluators.evalcases.case import EvalCase
 from evalspan_evaluators.evaluate import evaluate
 from evalspan_evaluators.judge import Judge
 from evalspan_evaluators.limits import MaxCost, MaxLatency
 from evalspan_evaluators.metric import JudgeMetric, Metric, available, create
 from evalspan_evaluators.output.contains import Contains, NotContains
+from evalspan_evaluators.overall import OutputQuality, Weights
 from evalspan_evaluators.results import ResultVerdict
 from evalspan_evaluators.score import Score
 from evalspan_evaluators.trajectory.sequence import Sequence as SequenceMetric
@@ -142,7 +142,7 @@ def judge_case(
 ) -> CaseReport:
     """Judge one run of a test case."""
     how = options or JudgingOptions()
-    subject = replace(case, expected=spec.expected)
+    subject = replace(case, expected=spec.expected, input=case.input or spec.query)
     parts = _parts(spec, subject, judge, how)
     overall = overall_score(parts)
     checks = tuple(_checks(spec, subject, overall, how, graded=judge is not None))
@@ -164,6 +164,7 @@ def _parts(spec: EvalCase, case: Case, judge: Judge | None, how: JudgingOptions)
     quality = None if judge is None else _score(OutputQuality(), case, judge)
     progress = dict(sequence.extra).get("progress", sequence.value)
     nothing = 1.0 if how.compatible else None
+    silent = judge is not None and _is_silent(case)
     return (
         Part(
             name="tool_accuracy",
@@ -177,8 +178,8 @@ def _parts(spec: EvalCase, case: Case, judge: Judge | None, how: JudgingOptions)
             name="output_quality",
             label="Output Quality",
             weight=weights.output_quality,
-            value=None if quality is None else quality.value,
-            detail=_quality_detail(quality),
+            value=0.0 if silent else None if quality is None else quality.value,
+            detail="the agent gave no answer" if silent else _quality_detail(quality),
             score=quality,
         ),
         Part(
@@ -190,6 +191,11 @@ def _parts(spec: EvalCase, case: Case, judge: Judge | None, how: JudgingOptions)
             score=sequence,
         ),
     )
+
+
+def _is_silent(case: Case) -> bool:
+    """The agent answered nothing, which is not the same as an answer that was not captured."""
+    return case.output is not None and not case.output.strip()
 
 
 def _nothing_expected(spec: EvalCase) -> bool:
@@ -234,7 +240,8 @@ def _checks(spec: EvalCase, case: Case, overall: float | None, how: JudgingOptio
     )
     blocking = not (how.compatible and graded)
     if spec.expected.contains:
-        found.append(_of("contains", "Contains", _score(Contains(), case), blocking=blocking))
+        check = _of("contains", "Contains", _score(Contains(), case), blocking=blocking)
+        found.append(replace(check, passed=False, shown="the agent gave no answer") if _is_silent(case) else check)
     if spec.expected.not_contains:
         found.append(_of("not_contains", "Does not contain", _score(NotContains(), case), blocking=blocking))
     if spec.json_schema is not None:

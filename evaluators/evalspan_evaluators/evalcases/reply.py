@@ -28,7 +28,7 @@ def case_of_reply(text: str, took_s: float) -> Case:
     """
     data = _parsed(text)
     if not is_object(data):
-        return Case(output=data if isinstance(data, str) else text.strip() or None, duration_s=took_s)
+        return Case(output=data if isinstance(data, str) else text.strip(), duration_s=took_s)
     metrics = data.get("metrics")
     told: list[Mapping[str, Any]] = [data, *([metrics] if is_object(metrics) else [])]
     latency = _number(told, _LATENCIES_MS)
