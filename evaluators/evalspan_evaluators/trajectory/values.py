@@ -66,14 +66,22 @@ class ValueRule:
 
 def strictly_equal(left: Any, right: Any) -> bool:
     """Equal as JSON: like `==`, but true is not 1; no recursion beyond what `==` itself does."""
-    if left != right:
+    return bool(left == right) and _same_kinds(left, right)
+
+
+def _same_kinds(left: Any, right: Any) -> bool:
+    """For two equal values: no true stands against a 1. Plain loops, since most arguments come through here."""
+    kind = type(left)
+    if kind is str or (kind is type(right) and kind in (int, float, bool)):
+        return True
+    if kind is bool or isinstance(right, bool):
         return False
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if is_object(left) and is_object(right):
-        return all(strictly_equal(item, right[key]) for key, item in left.items())
-    if is_list(left) and is_list(right):
-        return all(map(strictly_equal, left, right))
+    if is_object(left):
+        for key, item in left.items():
+            if type(item) is not str and not _same_kinds(item, right[key]):
+                return False
+    elif is_list(left):
+        return all(map(_same_kinds, left, right))
     return True
 
 

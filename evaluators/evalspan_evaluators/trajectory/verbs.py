@@ -1,5 +1,7 @@
 """Verbs: telling tools that change something from tools that only look, by their names."""
 
+from functools import lru_cache
+
 __all__ = ["changes_state"]
 
 #: First words of tools that only look.
@@ -79,6 +81,11 @@ _HANDING_OVER = ("transfer_to_", "handoff", "hand_off", "escalate", "delegate_to
 
 def changes_state(name: str) -> bool:
     """Whether a tool of this name probably changes something, told by its verb."""
+    return _changes_state(name[-200:])
+
+
+@lru_cache(maxsize=4096)
+def _changes_state(name: str) -> bool:
     plain = _words(name)
     if "_".join(plain).startswith(_HANDING_OVER):
         return False
@@ -87,7 +94,7 @@ def changes_state(name: str) -> bool:
 
 def _words(name: str) -> list[str]:
     """The words of the last part of a name: `mcp__db__getUser` gives get, user."""
-    last = name[-200:].rsplit("__", 1)[-1].rsplit(".", 1)[-1].rsplit("/", 1)[-1]
+    last = name.rsplit("__", 1)[-1].rsplit(".", 1)[-1].rsplit("/", 1)[-1]
     split_capitals = not last.isupper()
     spaced = "".join(f" {c.lower()}" if split_capitals and c.isupper() else c.lower() for c in last)
     return spaced.replace("-", " ").replace("_", " ").split()
