@@ -71,7 +71,7 @@ def strictly_equal(left: Any, right: Any) -> bool:
 
 def _same_kinds(left: Any, right: Any) -> bool:
     """For two equal values: no true stands against a 1. Plain loops, since most arguments come through here."""
-    kind: Any = type(left)
+    kind = cast("Any", type(left))
     if kind is str or (kind is type(right) and kind in (int, float, bool)):
         return True
     if kind is bool or isinstance(right, bool):
