@@ -11,7 +11,14 @@ from evalspan_evaluators.grounding import Grounding
 from evalspan_evaluators.metric import evaluate_metric
 from evalspan_evaluators.score import Evidence, Score
 
-ACMX = {"ticker": "ACMX", "period": "1mo", "price": 187.42, "currency": "USD", "pe_ratio": 23.1, "revenue_growth": 0.124}
+ACMX = {
+    "ticker": "ACMX",
+    "period": "1mo",
+    "price": 187.42,
+    "currency": "USD",
+    "pe_ratio": 23.1,
+    "revenue_growth": 0.124,
+}
 NWTX = {
     "ticker": "NWTX",
     "price": 142.35,
@@ -35,12 +42,17 @@ def flagged(result: Score) -> list[Evidence]:
     return [e for e in result.evidence if e.verdict in ("contradicted", "unsupported")]
 
 
-@pytest.mark.parametrize("encode", [json.dumps, lambda value: value, repr])
+@pytest.mark.parametrize("encode", [json.dumps, dict, repr])
 def test_a_wrong_price_and_ratio_are_contradicted_with_pointer_and_true_value(encode: Any) -> None:
     answer = "ACMX is trading at 197.42 USD with a P/E of 18.3, a clear bargain."
     result = score(answer, call("fetch_stock_data", encode(ACMX), ticker="ACMX"))
     price, ratio = flagged(result)
-    assert (price.verdict, price.expected, price.path, price.tool) == ("contradicted", "187.42", "$.price", "fetch_stock_data")
+    assert (price.verdict, price.expected, price.path, price.tool) == (
+        "contradicted",
+        "187.42",
+        "$.price",
+        "fetch_stock_data",
+    )
     assert (ratio.verdict, ratio.expected, ratio.path) == ("contradicted", "23.1", "$.pe_ratio")
     assert price.span_id == "b7ad6b7169203331"
     assert answer[price.start : price.end] == "197.42 USD"
@@ -50,7 +62,10 @@ def test_a_wrong_price_and_ratio_are_contradicted_with_pointer_and_true_value(en
 def test_three_wrong_figures_next_to_results_of_other_tools() -> None:
     result = score(
         "NWTX trades at 412.35 USD with a P/E of 17.9, so it is a bargain; revenue grew 48.4%.",
-        call("search", '[{"title": "Northwind Turbines posts record backlog", "ticker": "NWTX", "published": "2025-10-14"}]'),
+        call(
+            "search",
+            '[{"title": "Northwind Turbines posts record backlog", "ticker": "NWTX", "published": "2025-10-14"}]',
+        ),
         call("fetch_stock_data", NWTX),
         call("analyze_metrics", {"ticker": "NWTX", "peg": 1.517, "verdict": "fairly valued", "score": 0.62}),
     )
@@ -73,8 +88,14 @@ def test_policy_text_and_order_data_support_a_refund_answer() -> None:
     result = score(
         "Yes. LL-20417 was delivered 12 days ago, within the 30-day window, and before day 14 there is no restocking "
         "fee, so you get 84.50 EUR back.",
-        call("lookup_order", {"order_id": "LL-20417", "status": "delivered", "delivered_days_ago": 12, "total": 84.5, "currency": "EUR"}),
-        call("get_refund_policy", "Unused items may be returned within 30 days of delivery. A restocking fee of 10% applies after 14 days."),
+        call(
+            "lookup_order",
+            {"order_id": "LL-20417", "status": "delivered", "delivered_days_ago": 12, "total": 84.5, "currency": "EUR"},
+        ),
+        call(
+            "get_refund_policy",
+            "Unused items may be returned within 30 days of delivery. A restocking fee of 10% applies after 14 days.",
+        ),
         question="Order LL-20417: can I still send the lamp back?",
     )
     assert flagged(result) == []
@@ -94,7 +115,12 @@ def test_seed_g8_no_evidence_is_not_applicable_with_its_reason() -> None:
 
 
 def test_seed_e18_one_bad_claim_of_ten_fails_the_run() -> None:
-    facts = {f"metric_{name}": 1000 + 37 * i for i, name in enumerate("alpha beta gamma delta epsilon zeta eta theta iota kappa".split())}
+    facts = {
+        f"metric_{name}": 1000 + 37 * i
+        for i, name in enumerate(
+            ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+        )
+    }
     said = dict(facts) | {"metric_delta": 9111}
     answer = "\n".join(f"{key.removeprefix('metric_')}: {value}" for key, value in said.items())
     result = score(answer, call("read_metrics", facts))

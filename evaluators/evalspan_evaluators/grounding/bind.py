@@ -1,6 +1,7 @@
 """Bind: which record an answer speaks of at a claim, and what that record says."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -47,10 +48,18 @@ class Binder:
         self.text = text
         self.index = index
         self.spans = spans
+        self._starts = [start for start, _ in spans]
         self.layout = Layout(text)
         self.mentions = Mentions(text, index)
         self._keyed: dict[tuple[str, str], list[Fact]] | None = None
         self._prose: list[Fact] | None = None
+
+    def sentence(self, offset: int) -> tuple[int, int]:
+        """The sentence or line that holds an offset."""
+        position = bisect_right(self._starts, offset) - 1
+        if position >= 0 and offset < self.spans[position][1]:
+            return self.spans[position]
+        return (max(0, offset - 200), min(len(self.text), offset + 200))
 
     def keyed(self) -> dict[tuple[str, str], list[Fact]]:
         """Numeric facts of records by key and the named key around it."""
@@ -95,8 +104,8 @@ class Binder:
         return list(dict.fromkeys((*reversed(free[-1:]), *reversed(before[-2:]))))
 
     def _sentence_before(self, start: int) -> list[Mention]:
-        earlier = [span for span in self.spans if span[0] < start]
-        for span in reversed(earlier[-2:]):
+        position = bisect_left(self._starts, start)
+        for span in reversed(self.spans[max(0, position - 2) : position]):
             found = self.mentions.within(*span)
             if found:
                 return found

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 from evalspan_evaluators.grounding.bind import Binder, closeness
 from evalspan_evaluators.grounding.claim import Claim
@@ -21,6 +22,8 @@ _CHANGE = re.compile(
 )
 _MOVE = re.compile(r"\b(?:from|to|into|than|another|other)\s(?:the |a |an |new )*\W*$", re.IGNORECASE)
 _TIME_NOUN = re.compile(r"[ -](?:days?|hours?|weeks?|months?)\b")
+#: Values beyond these are not looked at.
+_MOST = 200
 _MAX_DOMAIN = 12
 _MAX_VALUES = 60
 
@@ -119,7 +122,7 @@ def check_categories(text: str, binder: Binder, index: Index) -> list[ClaimVerdi
     )
     asked = _normal(" ".join(str(s.content) for s in index.sources if s.kind == "user"))
     found: list[ClaimVerdict] = []
-    for match in pattern.finditer(text.lower()):
+    for match in islice(pattern.finditer(text.lower()), _MOST):
         value = _normal(match[0])
         for domain in domains.values():
             if value in domain.values:
@@ -133,7 +136,7 @@ def check_categories(text: str, binder: Binder, index: Index) -> list[ClaimVerdi
 
 def _check_one(claim: Claim, value: str, domain: _Domain, binder: Binder, asked: str) -> ClaimVerdict | None:
     text, start, end = binder.text, claim.start, claim.end
-    sentence = next(((a, b) for a, b in binder.spans if a <= start < b), (0, len(text)))
+    sentence = binder.sentence(start)
     around = text[max(sentence[0], start - 60) : min(sentence[1], end + 40)].lower()
     true_facts = _subject_facts(claim, domain, binder, sentence)
     if not true_facts:

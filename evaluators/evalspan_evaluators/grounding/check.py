@@ -18,6 +18,8 @@ from evalspan_evaluators.grounding.verdict import ClaimVerdict
 __all__ = ["check"]
 
 _MAX_ANSWER = 30_000
+#: Claims beyond these are not looked at.
+_MAX_CLAIMS = 300
 _TELLING = 4
 _DIGIT_TOKEN = re.compile(r"[A-Za-z]*\d[\w.:-]*\w")
 
@@ -79,7 +81,8 @@ def _likely(answer: str, sources: tuple[Source, ...]) -> tuple[Source, ...]:
 def _check_all(answer: str, sources: tuple[Source, ...]) -> tuple[ClaimVerdict, ...]:
     index = Index(sources)
     checker = _Checker(answer, index)
-    found = [checker.check(claim) for claim in checker.claims]
+    found = [checker.check(claim) for claim in checker.claims[:_MAX_CLAIMS]]
+    found.extend(ClaimVerdict(claim=c, outcome="not_checkable", code="TOO_MANY") for c in checker.claims[_MAX_CLAIMS:])
     found.extend(checker.articles())
     taken = bytearray(len(checker.text))
     for claim in checker.claims:

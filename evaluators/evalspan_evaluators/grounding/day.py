@@ -50,7 +50,7 @@ class Days(Figures):
                 self.other_day(claim, scope, found) if claim.kind == "date" else self.other_record(claim, scope, found)
             )
             return other or ClaimVerdict(claim=claim, outcome="supported", fact=found[0])
-        if claim.text.isdigit() and self.index.holds(claim.text) >= 0:
+        if (claim.text.isdigit() or self.index.cut) and self.index.holds(claim.text) >= 0:
             return ClaimVerdict(claim=claim, outcome="supported")
         return ClaimVerdict(claim=claim, outcome="unsupported")
 

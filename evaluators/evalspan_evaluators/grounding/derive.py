@@ -392,7 +392,7 @@ def _groups(index: Index, hints: Hints) -> Iterator[list[Fact]]:
     named.sort(key=lambda pair: -pair[0])
     for _, group in named[:_MAX_ROWS]:
         yield _in_order(group)[:_MAX_GROUP]
-    yield from (_in_order(column)[:_MAX_GROUP] for column in _related_columns(columns.values(), overlap))
+    yield from (list(dict.fromkeys(column))[:_MAX_GROUP] for column in _related_columns(columns.values(), overlap))
 
 
 def _in_order(group: list[Fact]) -> list[Fact]:

@@ -81,6 +81,8 @@ class Figures(Reading):
 
     def wrong(self, claim: Claim, context: Context) -> ClaimVerdict:
         """A number no source holds: contradicted where the true value can be told."""
+        if self.index.cut and claim.quantity is not None and self.index.holds(claim.quantity.digits) >= 0:
+            return ClaimVerdict(claim=claim, outcome="supported", code="IN_TEXT")
         truth = self.truth(claim, context)
         return ClaimVerdict(claim=claim, outcome="contradicted" if truth else "unsupported", fact=truth)
 

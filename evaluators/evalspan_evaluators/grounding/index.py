@@ -38,8 +38,8 @@ _DECLARED: dict[float, re.Pattern[str]] = {
 }
 _MAX_TEXT = 2_000_000
 #: Prose beyond this is searched for ids and names only.
-_MAX_PROSE = 120_000
-_MAX_FACTS = 200_000
+_MAX_PROSE = 60_000
+_MAX_FACTS = 40_000
 _SHORT = 80
 
 
@@ -148,6 +148,8 @@ class Index:
         self.minutes: dict[int, list[Fact]] = {}
         self.numbers: list[tuple[float, Fact]] = []
         self.flags: list[Fact] = []
+        #: Some values were left out of the index; the texts are complete.
+        self.cut = False
         #: Lists by their length, for counts.
         self.lengths: dict[int, list[Fact]] = {}
         #: Groups of facts to calculate with, by the words that chose them; kept for the claims of one answer.
@@ -237,7 +239,10 @@ class Index:
                 self._leaf(record, key, item, place)
 
     def _leaf(self, record: Record, key: str, value: Any, place: int) -> None:
-        if value is None or value == "" or self._facts > _MAX_FACTS:
+        if self._facts > _MAX_FACTS:
+            self.cut = True
+            return
+        if value is None or value == "":
             return
         self._facts += 1
         if isinstance(value, str):
@@ -316,11 +321,17 @@ class Index:
         """Prose by sentence; lines that form a table or `key: value` pairs become records."""
         record = self._record(source, parent, key or "$")
         rest = read_tables(text, record, self) if parent is None else text
+        self.cut = self.cut or len(rest) > _MAX_PROSE
         for start, end in sentences(rest[:_MAX_PROSE]):
             sentence = rest[start:end]
             inner = self._record(source, record, "", sentence)
             if any(c.isdigit() for c in sentence) or quantities.has_words(sentence):
                 self._scan(inner, key, sentence, -1, None)
+
+    @property
+    def full(self) -> bool:
+        """No further value is taken."""
+        return self._facts > _MAX_FACTS
 
     def add_record(self, parent: Record, key: str | int) -> Record:
         """A further record inside `parent`."""

@@ -1,10 +1,13 @@
 """Layout: lines, list items and headings of an answer, to know which subject a line speaks of."""
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 
 __all__ = ["Layout", "Line"]
 
+#: Lines looked at above and below.
+_REACH = 60
 _BULLET = re.compile(r"(?P<indent>\s*)(?P<mark>#{1,6}\s|[-*•+]\s|\d{1,3}[.)]\s)?")
 
 
@@ -28,19 +31,17 @@ class Layout:
             if raw.strip():
                 self.lines.append(_line(raw, at))
             at += len(raw) + 1
+        self._starts = [line.start for line in self.lines]
 
     def line_at(self, offset: int) -> int:
         """Position of the line that holds an offset."""
-        for position, line in enumerate(self.lines):
-            if line.start <= offset <= line.end:
-                return position
-        return max(0, len(self.lines) - 1)
+        return max(0, bisect_right(self._starts, offset) - 1)
 
     def headers(self, position: int) -> list[Line]:
         """Lines that stand over this one, nearest first."""
         found: list[Line] = []
         depth = self.lines[position].depth if self.lines else 0
-        for line in reversed(self.lines[:position]):
+        for line in reversed(self.lines[max(0, position - _REACH) : position]):
             if line.depth < depth:
                 found.append(line)
                 depth = line.depth
@@ -49,7 +50,7 @@ class Layout:
     def body(self, position: int) -> list[Line]:
         """Deeper lines right below this one."""
         found: list[Line] = []
-        for line in self.lines[position + 1 :]:
+        for line in self.lines[position + 1 : position + _REACH]:
             if line.depth <= self.lines[position].depth:
                 break
             found.append(line)

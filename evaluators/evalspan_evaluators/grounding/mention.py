@@ -1,6 +1,7 @@
 """Mention: where an answer names a value that identifies a record of the sources."""
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from evalspan_evaluators.grounding.index import Fact, Index, Record
@@ -10,6 +11,8 @@ __all__ = ["Mention", "Mentions", "Reach"]
 
 _TOKEN = re.compile(r"[^\W_]+(?:['.&][^\W_]+)*")
 _MAX_PARTS = 6
+#: Mentions of one sentence that count.
+_MOST = 40
 _MAX_REACH = 200
 
 
@@ -94,10 +97,18 @@ class Mentions:
                     )
                     taken_to = end
                     break
+        self._starts = [m.start for m in self.items]
 
     def within(self, start: int, end: int, *, strong: bool = True) -> list[Mention]:
         """Mentions inside a span of the answer."""
-        return [m for m in self.items if start <= m.start and m.end <= end and (m.strong or not strong)]
+        first = bisect_left(self._starts, start)
+        found: list[Mention] = []
+        for mention in self.items[first:]:
+            if mention.start >= end:
+                break
+            if mention.end <= end and (mention.strong or not strong):
+                found.append(mention)
+        return found[:_MOST]
 
 
 def _names(index: Index, present: set[str]) -> dict[str, list[tuple[tuple[str, ...], list[Fact]]]]:

@@ -17,6 +17,8 @@ _NAME = re.compile(
     r"(?<![\w@/.])[A-ZÀ-ÖØ-Þ](?:[\w'&-]|\.(?=\w))*(?:[ \t](?:(?:of|de|la"
     r"|del|van|von|der|da|do|the)[ \t])?[A-ZÀ-ÖØ-Þ](?:[\w'&-]|\.(?=\w))*)*"
 )
+#: Names beyond these are not looked at.
+_MOST = 300
 _CODE = re.compile(r"^[A-Z]{2,6}$")
 _KNOWN = frozenset(
     [
@@ -134,7 +136,7 @@ def check_names(text: str, binder: Binder, index: Index, taken: bytearray) -> li
         return []  # capitals say nothing there
     found: list[ClaimVerdict] = []
     aliases: set[str] = set()
-    spans = [(m.start(), m.end()) for m in _NAME.finditer(text)]
+    spans = [(m.start(), m.end()) for m in _NAME.finditer(text)][:_MOST]
     for start, end in spans:
         alias = _ALIAS_AFTER.match(text, end)
         if alias is not None and index.holds(alias[1]) >= 0:
@@ -225,7 +227,7 @@ def _is_known(word: str, index: Index, aliases: set[str]) -> bool:
 
 def _misplaced(text: str, binder: Binder) -> Iterator[ClaimVerdict]:
     """A known code or name whose record is not the one the line speaks of."""
-    for mention in binder.mentions.items:
+    for mention in binder.mentions.items[:_MOST]:
         if not mention.strong or any(c.isdigit() for c in mention.text) or _is_key(mention):
             continue
         verdict = _other_name(text, mention, binder)
@@ -240,7 +242,7 @@ def _is_key(mention: Mention) -> bool:
 
 def _other_name(text: str, mention: Mention, binder: Binder) -> ClaimVerdict | None:
     claim = Claim("name", mention.text, mention.start, mention.end)
-    sentence = next(((a, b) for a, b in binder.spans if a <= mention.start < b), (0, len(text)))
+    sentence = binder.sentence(mention.start)
     scope = binder.scope(claim, context_of(text, mention.start, mention.end, sentence))
     others = tuple(m for m in scope.all if m.text.lower() != mention.text.lower())
     strong = [m for m in others if any(c.isdigit() for c in m.text) and len(m.records) <= 6]

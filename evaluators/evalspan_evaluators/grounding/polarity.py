@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 
 from evalspan_evaluators.grounding.bind import Binder, closeness
 from evalspan_evaluators.grounding.claim import Claim
@@ -13,6 +14,8 @@ from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
 __all__ = ["check_polarity", "is_negated"]
 
+#: Sentences beyond these are not looked at.
+_MOST = 200
 _NEGATION = re.compile(
     r"\b(?:not|no|never|without|cannot|none|neither|nor|unable|lacks?|lacking|ineligible|non-?refundable|isn't|aren't|wasn't|weren't|don't|doesn't|didn't|"
     r"can't|couldn't|won't|wouldn't|hasn't|haven't|hadn't|kein\w*|nicht|ohne|nie|pas|aucune?|sans|jamais|sin|nunca|ningun\w*|não|sem|nenhum\w*)\b"
@@ -47,7 +50,7 @@ def is_negated(text: str) -> bool:
 def _clauses(text: str, start: int, end: int) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     at = start
-    for match in _CLAUSE.finditer(text, start, end):
+    for match in islice(_CLAUSE.finditer(text, start, end), _MOST):
         if match.start() > at:
             spans.append((at, match.start()))
         at = match.end()
@@ -61,7 +64,7 @@ def check_polarity(text: str, binder: Binder, index: Index) -> list[ClaimVerdict
     found: list[ClaimVerdict] = []
     flags = _flags(index)
     policies = _policies(index)
-    for span in binder.spans:
+    for span in binder.spans[:_MOST]:
         sentence = text[span[0] : span[1]]
         if sentence.rstrip().endswith("?"):
             continue

@@ -32,5 +32,5 @@ class Reading:
 
     def context(self, claim: Claim) -> Context:
         """The words around a claim."""
-        span = next(((a, b) for a, b in self.spans if a <= claim.start < b), (0, len(self.text)))
+        span = self.binder.sentence(claim.start)
         return context_of(self.text, claim.start, claim.end, span)

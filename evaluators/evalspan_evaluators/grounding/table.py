@@ -5,15 +5,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, cast
 
-from evalspan_evaluators.grounding.source import Source
-
 if TYPE_CHECKING:
     from evalspan_evaluators.grounding.index import Index, Record
 
 __all__ = ["read_literal", "read_tables"]
 
 _KEY_VALUE = re.compile(r"^[\s#>*-]*(?P<key>[^\W\d_][^:\n|]{0,60}?)\s*[:=]\s+(?P<value>\S.{0,200})$")
-_FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
+_MAX_ROWS = 10_000
 
 
 def read_literal(text: str) -> Any:
@@ -62,7 +60,12 @@ def _rows(lines: list[str], start: int) -> tuple[list[list[str]], int, str]:
     mark = _delimiter(lines[start])
     rows: list[list[str]] = []
     at = start
-    while mark and at < len(lines) and mark in lines[at] and (mark in "|\t" or _delimiter(lines[at]) == mark):
+    while (
+        mark
+        and at < min(len(lines), start + _MAX_ROWS)
+        and mark in lines[at]
+        and (mark in "|\t" or _delimiter(lines[at]) == mark)
+    ):
         rows.append(_cells(lines[at], mark))
         at += 1
     return rows, at, mark
@@ -76,7 +79,7 @@ def read_tables(text: str, record: "Record", index: "Index") -> str:
     kept = list(lines)
     at = 0
     number = 0
-    while at < len(lines):
+    while at < len(lines) and not index.full:
         rows, end, mark = _rows(lines, at)
         if len(rows) >= (2 if mark == "|" else 3) and len({len(r) for r in rows}) <= 3:
             _add_table(rows, record, index, number)
@@ -109,12 +112,3 @@ def _add_table(rows: list[list[str]], record: "Record", index: "Index", number: 
 def _is_number_cell(cell: str) -> bool:
     """A figure, not a year that titles a column."""
     return _is_value(cell) and not re.fullmatch(r"(?:19|20)\d\d|20\d\d[-/]\d\d", cell)
-
-
-def source_text(source: Source) -> str:
-    """The source as one text."""
-    return (
-        source.content
-        if isinstance(source.content, str)
-        else json.dumps(source.content, ensure_ascii=False, default=str)
-    )
