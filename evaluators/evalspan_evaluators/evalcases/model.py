@@ -9,10 +9,13 @@ from evalspan_evaluators.jsonvalue import is_list
 __all__ = [
     "AdapterModel",
     "CaseModel",
+    "CheckModel",
     "ChecksModel",
     "ConfigModel",
     "ExpectedModel",
+    "InputModel",
     "OutputModel",
+    "ScoringModel",
     "SuiteModel",
     "ThresholdsModel",
     "VarianceModel",

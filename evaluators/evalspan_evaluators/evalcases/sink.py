@@ -84,7 +84,7 @@ def _rebuilt(
 
 
 class _GrpcSink:
-    def __init__(self, endpoint: str, bodies: "Bodies") -> None:
+    def __init__(self, endpoint: str, bodies: "_Bodies") -> None:
         self._bodies = bodies
         self.environment = _environment(endpoint, "grpc")
 
@@ -92,7 +92,7 @@ class _GrpcSink:
         return _rebuilt([(body, False) for body in self._bodies()], [], prices)
 
 
-class Bodies(Protocol):
+class _Bodies(Protocol):
     """Gives the request bodies received so far."""
 
     def __call__(self) -> list[bytes]:
