@@ -12,7 +12,7 @@ from evalspan_evaluators.grounding.layout import Layout
 from evalspan_evaluators.grounding.mention import Mention, Mentions
 from evalspan_evaluators.grounding.quantity import dimension
 
-__all__ = ["Binder", "Scope"]
+__all__ = ["Binder", "Scope", "closeness", "is_number", "known_units", "linked", "links", "same_key"]
 
 #: A key names the value when its parts match the claim's words at least this well.
 ATTRIBUTE = 0.6
