@@ -53,7 +53,7 @@ def test_shop(record_run, wrong):
     )
 
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*grounding on 'test_shop?True?' is 0.*'99.90 USD'*12.5*"])
+    result.stdout.fnmatch_lines(["*grounding on 'test_shop?True?' is 0.*below its threshold 0.90*'99.90 USD'*"])
     result.stdout.re_match_lines([r"=+ evalspan =+", r"metric +passed +failed +errors +n/a +mean",
                                   r"grounding +1 +1 +0 +0 +0\.\d\d", r"sequence +2 +0 +0 +0 +1\.00"])  # fmt: skip
 
