@@ -10,7 +10,7 @@ from evalspan_evaluators.grounding.context import Context, attribute_match, fact
 from evalspan_evaluators.grounding.index import Fact, Index
 from evalspan_evaluators.grounding.layout import Layout
 from evalspan_evaluators.grounding.mention import Mention, Mentions
-from evalspan_evaluators.grounding.quantity import dimension
+from evalspan_evaluators.grounding.unit import dimension
 
 __all__ = ["Binder", "Scope", "closeness", "is_number", "known_units", "linked", "links", "same_key"]
 

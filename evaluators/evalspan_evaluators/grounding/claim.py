@@ -10,6 +10,7 @@ from evalspan_evaluators.grounding import quantity as quantities
 from evalspan_evaluators.grounding.moment import Moment
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.text import fold
+from evalspan_evaluators.grounding.unit import dimension
 
 __all__ = ["Claim", "ClaimKind", "extract", "is_id"]
 
@@ -85,7 +86,7 @@ def _kind_of(q: Quantity) -> ClaimKind:
         return "percent"
     if q.currency:
         return "money"
-    return "duration" if quantities.dimension(q.unit) == "time" else "number"
+    return "duration" if dimension(q.unit) == "time" else "number"
 
 
 def _is_label(text: str, q: Quantity) -> bool:

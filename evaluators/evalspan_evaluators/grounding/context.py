@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from evalspan_evaluators.grounding.index import Fact
-from evalspan_evaluators.grounding.quantity import dimension
 from evalspan_evaluators.grounding.text import STOP_WORDS, abbreviates, key_words, stem
+from evalspan_evaluators.grounding.unit import dimension
 
 __all__ = ["Context", "attribute_match", "context_of", "fact_words", "key_stems", "own_match"]
 

@@ -8,8 +8,9 @@ from itertools import combinations
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.index import Fact, Index, Record
 from evalspan_evaluators.grounding.lookup import number_of
-from evalspan_evaluators.grounding.quantity import Quantity, dimension
+from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.text import STOP_WORDS, key_words, stem, words
+from evalspan_evaluators.grounding.unit import dimension
 
 __all__ = ["Derivation", "Hints", "derive", "hints_of"]
 

@@ -115,7 +115,11 @@ class Figures(Reading):
             if id(fact) in known:
                 return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
         for fact in found:
-            if attribute_match(field.words, fact) >= 0.5 and linked([fact], (field.mention,)):
+            # Two fields of different names may both be meant (`pe_ratio`, `sector_pe`): only a value of the same
+            # field of another record is a swapped one.
+            own = linked([fact], (field.mention,)) or not same_key(fact, field.facts)
+            named = max(attribute_match(field.words, fact), attribute_match(context.before[-2:], fact))
+            if named >= 0.5 and own:
                 return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
         derived = self.derived(claim, context) if self.hinted_here(claim, context) else None
         return derived or ClaimVerdict(claim=claim, outcome="contradicted", fact=field.facts[0], code="OTHER_VALUE")

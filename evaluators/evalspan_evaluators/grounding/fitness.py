@@ -3,13 +3,13 @@
 import re
 from difflib import SequenceMatcher
 
-from evalspan_evaluators.grounding import quantity as quantities
 from evalspan_evaluators.grounding.bind import is_number
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import fact_words
 from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.text import key_words
+from evalspan_evaluators.grounding.unit import dimension
 
 __all__ = ["clashes", "comparable", "digit_likeness", "is_bookkeeping", "is_small", "same_type"]
 
@@ -67,13 +67,13 @@ def clashes(claim: Claim, fact: Fact) -> bool:
         if isinstance(fact.value, str) and fact.record.prose is None and _LETTERS.search(fact.value):
             return True  # Suite 744
         parts = fact_words(fact) if fact.record.prose is None else (fact.quantity.unit,) if fact.quantity else ()
-        return any(w in _COUNT_WORDS or quantities.dimension(w) == "time" for w in parts)
+        return any(w in _COUNT_WORDS or dimension(w) == "time" for w in parts)
     return False
 
 
 def comparable(claim: Claim, fact: Fact) -> bool:
     """Whether a field can hold what the claim states, right or wrong."""
-    if claim.kind == "duration" and not any(quantities.dimension(w) == "time" for w in fact_words(fact)):
+    if claim.kind == "duration" and not any(dimension(w) == "time" for w in fact_words(fact)):
         return False
     return not clashes(claim, fact) and number_of(fact) is not None
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
-from evalspan_evaluators.grounding import quantity as quantities
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.index import Fact, Index
 from evalspan_evaluators.grounding.moment import Day
 from evalspan_evaluators.grounding.quantity import Quantity
+from evalspan_evaluators.grounding.unit import convert, dimension, units
 
 __all__ = ["find_days", "find_numbers", "find_times", "number_of"]
 
@@ -40,11 +40,11 @@ def _conversions(q: Quantity, value: float, step: float) -> Iterator[tuple[float
 
 
 def _unit_targets(q: Quantity, value: float) -> Iterator[tuple[float, float]]:
-    name = quantities.dimension(q.unit)
+    name = dimension(q.unit)
     if not name:
         return
-    for unit in quantities.units(name):
-        factor = quantities.convert(1.0, q.unit, unit)
+    for unit in units(name):
+        factor = convert(1.0, q.unit, unit)
         if factor is not None and factor != 1.0:
             yield value * factor, factor
 
@@ -89,7 +89,7 @@ def _has_unit_near(fact: Fact, q: Quantity, factor: float) -> bool:
     from evalspan_evaluators.grounding.context import fact_words
 
     for word in (unit, *fact_words(fact)):
-        other = quantities.convert(1.0, q.unit, word) if word else None
+        other = convert(1.0, q.unit, word) if word else None
         if other is not None and abs(other - factor) < 1e-9 * abs(factor):
             return True
     return False
