@@ -3,7 +3,6 @@
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from evalspan import __version__
@@ -51,16 +50,10 @@ for family in (serve, files, listing, evaluate_command, keys, admin, doctor_comm
 def main() -> None:
     """Run the command line; errors go to stderr, the exit code says what kind (0, 1, 2 or 3)."""
     try:
-        code = app(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        app()  # ends the process itself: typer tells of wrong usage, whichever click it is built on
     except BrokenPipeError:
         sys.stderr.close()  # the reader went away, as `| head` does: nothing to say
         sys.exit(0)
     except EvalspanError as error:
         errors.print(f"error: {error}")
         sys.exit(error.exit_code)
-    sys.exit(code if isinstance(code, int) else 0)
