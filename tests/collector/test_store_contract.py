@@ -494,6 +494,29 @@ def test_the_run_is_assembled_from_its_spans(store: Store) -> None:
     assert replace(found, state=built.state, revision=built.revision) == built
 
 
+def test_every_run_of_a_trace_follows_its_late_spans(store: Store) -> None:
+    from evalspan_collector.assemble import assemble
+
+    roots = [
+        span(i, kind=SpanKind.AGENT, operation="invoke_agent", agent_name="analyst", run_output=f"done {i}")
+        for i in range(3)
+    ]
+    store.insert_spans(roots, token="t")
+    built = assemble(roots)
+    store.write_runs(built, token="r")
+
+    def tools() -> list[list[str]]:
+        found = [store.run("default", r.run_id) for r in built]
+        return [[tool.name for tool in r.tools] for r in found if r is not None]
+
+    assert tools() == [[], [], []]
+    late = span(9, kind=SpanKind.TOOL, operation="execute_tool", tool_name="search", parent_id=roots[1].span_id)
+    store.insert_spans([late], token="late")
+    assert tools() == [[], ["search"], []]
+    store.insert_spans([replace(late, tool_name="fetch", received_ns=NOW + SECOND)], token="again")
+    assert tools() == [[], ["fetch"], []]
+
+
 def test_a_run_whose_spans_are_gone_still_shows_its_row(store: Store) -> None:
     store.write_runs([run(output="kept")], token="r")
     found = store.run("default", "r1")

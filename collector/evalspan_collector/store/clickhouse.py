@@ -30,7 +30,7 @@ from evalspan_collector.store.contract import (
     ScoreQuery,
     SeriesQuery,
 )
-from evalspan_collector.store.current import Assemble, Ticker, current_run
+from evalspan_collector.store.current import Assemble, LastAssembly, Ticker, current_run
 
 __all__ = ["ClickHouseStore"]
 
@@ -54,7 +54,7 @@ class ClickHouseStore:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.client = client
-        self._assemble = assemble
+        self._assembly = LastAssembly(assemble)
         self._clock = Ticker(clock)
         self._spans = SpanTables(client, self._clock)
         self._runs = RunTables(client, self._clock, fingerprint)
@@ -126,7 +126,10 @@ class ClickHouseStore:
         if summary is None:
             return None
         traces = summary.trace_ids
-        assembled = self._assemble(self.spans(summary.project, traces), self.logs(summary.project, traces))
+        assembled = self._assembly.get(summary.project, traces, lambda: self._spans.stamp(summary.project, traces))
+        if assembled is None:
+            spans, logs = self.spans(summary.project, traces), self.logs(summary.project, traces)
+            assembled = self._assembly.make(summary.project, traces, spans, logs)
         return current_run(summary, assembled)
 
     def run_summary(self, project: str | None, run_id: str) -> RunSummary | None:

@@ -2,16 +2,16 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import NamedTuple, cast
 
 from evalspan_collector.records import RunSummary
 from evalspan_collector.run import Run, RunState
 from evalspan_collector.span import LogRecord, Span
 from evalspan_collector.store.run_rows import run_from_summary
 
-__all__ = ["Assemble", "Ticker", "current_run"]
+__all__ = ["Assemble", "LastAssembly", "Stamp", "Ticker", "current_run"]
 
 #: Spans and logs of some traces to their runs.
 Assemble = Callable[[Sequence[Span], Sequence[LogRecord]], Sequence[Run]]
@@ -32,9 +32,67 @@ class Ticker:
             return self._last
 
 
-def current_run(summary: RunSummary, assembled: Sequence[Run]) -> Run:
+class Stamp(NamedTuple):
+    """How many spans and log records some traces have, and when the newest of each was received.
+
+    A stamp changes with every span that comes, is replaced, or is dropped by retention.
+    """
+
+    spans: int
+    last_span_ns: int
+    logs: int
+    last_log_ns: int
+
+    @classmethod
+    def of(cls, spans: Sequence[Span], logs: Sequence[LogRecord]) -> "Stamp":
+        """The stamp of what was read."""
+        return cls(len(spans), _newest(spans), len(logs), _newest(logs))
+
+
+def _newest(items: Iterable[Span | LogRecord]) -> int:
+    return max((item.received_ns for item in items), default=0)
+
+
+class _Assembly(NamedTuple):
+    project: str
+    trace_ids: tuple[str, ...]
+    stamp: Stamp
+    runs: Mapping[str, Run]
+
+
+class LastAssembly:
+    """Keeps the runs of the last traces that held several: who reads one of them mostly reads the next one soon.
+
+    Without it a trace of n runs is loaded and assembled n times, and one such trace occupies a worker for hours.
+    """
+
+    def __init__(self, assemble: Assemble) -> None:
+        self._assemble = assemble
+        self._last: _Assembly | None = None
+
+    def get(self, project: str, trace_ids: tuple[str, ...], stamp: Callable[[], Stamp]) -> Mapping[str, Run] | None:
+        """The runs of these traces by id, None when they are not kept or their spans changed.
+
+        `stamp` asks for the stamp of the traces as they are now; called only when their runs are kept.
+        """
+        last = self._last
+        if last is None or (last.project, last.trace_ids) != (project, trace_ids) or last.stamp != stamp():
+            return None
+        return last.runs
+
+    def make(
+        self, project: str, trace_ids: tuple[str, ...], spans: Sequence[Span], logs: Sequence[LogRecord]
+    ) -> Mapping[str, Run]:
+        """Assemble what was read of these traces, and keep it when that gives several runs."""
+        runs = {run.run_id: run for run in self._assemble(spans, logs)}
+        if len(runs) > 1:
+            self._last = _Assembly(project, trace_ids, Stamp.of(spans, logs), runs)
+        return runs
+
+
+def current_run(summary: RunSummary, assembled: Mapping[str, Run]) -> Run:
     """The run with its content, in the state its row says; the bare row where its spans are gone."""
-    found = next((run for run in assembled if run.run_id == summary.run_id), None)
+    found = assembled.get(summary.run_id)
     if found is None:
         return run_from_summary(summary)
     return replace(

@@ -29,7 +29,7 @@ from evalspan_collector.store.contract import (
     ScoreQuery,
     SeriesQuery,
 )
-from evalspan_collector.store.current import Assemble, Ticker, current_run
+from evalspan_collector.store.current import Assemble, LastAssembly, Stamp, Ticker, current_run
 from evalspan_collector.store.run_rows import summary_of
 
 __all__ = ["MemoryStore"]
@@ -64,7 +64,7 @@ class MemoryStore:
         fingerprint: Callable[[Run], str] | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._assemble = assemble or _assemble
+        self._assembly = LastAssembly(assemble or _assemble)
         self._fingerprint = fingerprint or _fingerprint
         self._clock = Ticker(clock)
         self._guard = threading.RLock()
@@ -231,7 +231,10 @@ class MemoryStore:
         if summary is None:
             return None
         traces = summary.trace_ids
-        assembled = self._assemble(self.spans(summary.project, traces), self.logs(summary.project, traces))
+        spans, logs = self.spans(summary.project, traces), self.logs(summary.project, traces)
+        assembled = self._assembly.get(summary.project, traces, lambda: Stamp.of(spans, logs))
+        if assembled is None:
+            assembled = self._assembly.make(summary.project, traces, spans, logs)
         return current_run(summary, assembled)
 
     def run_summary(self, project: str | None, run_id: str) -> RunSummary | None:
