@@ -95,6 +95,8 @@ def json_text(value: Any) -> str | None:
 
 def integer(value: Any) -> int | None:
     """A count: whole numbers, also as text; nothing negative, nothing over 2**53."""
+    if type(value) is int:
+        return value if 0 <= value <= 2**53 else None
     if isinstance(value, bool):
         return None
     if isinstance(value, str):

@@ -9,7 +9,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evalspan.errors import DecodeError
+from evalspan_collector.attributes import attribute_map, plain, read_pairs
 from evalspan_collector.raw import RawEvent, RawLink, RawSpan
+from evalspan_collector.span_schema import TracesData
 from evalspan_collector.wire import with_valid_strings
 
 __all__ = [
@@ -42,32 +44,6 @@ def bad_ids(trace_id: bytes, span_id: bytes) -> str | None:
     if not any(span_id):
         return "span id is all zeros"
     return None
-
-
-def plain(value: Any) -> Any:
-    """The Python value of a protobuf AnyValue; nested maps keep the last of equal keys."""
-    found = value.string_value
-    if found:
-        return found
-    which = value.WhichOneof("value")
-    if which is None:
-        return None
-    if which == "array_value":
-        return [plain(v) for v in value.array_value.values]
-    if which == "kvlist_value":
-        return {kv.key: plain(kv.value) for kv in value.kvlist_value.values}
-    if which == "bytes_value":
-        return value.bytes_value.hex()
-    return getattr(value, which)
-
-
-def attribute_map(pairs: Any) -> dict[str, Any]:
-    """Attributes as a dict; the last of equal keys wins."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        value = pair.value
-        found[pair.key] = value.string_value or value.int_value or plain(value)
-    return found
 
 
 def parse_request(message_type: Callable[[], Any], body: bytes, name: str) -> tuple[Any, bool]:
@@ -132,7 +108,7 @@ def read_span_scopes(body: bytes, refusals: Refusals) -> Iterator[SpanScope]:
     Raises:
         DecodeError: The bytes are no such request.
     """
-    request, damaged = parse_request(ExportTraceServiceRequest, body, "ExportTraceServiceRequest")
+    request, damaged = parse_request(TracesData, body, "ExportTraceServiceRequest")
     for resource_spans in request.resource_spans:
         resource = attribute_map(resource_spans.resource.attributes)
         for scope_spans in resource_spans.scope_spans:
@@ -149,11 +125,17 @@ def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
             refusals[bad_ids(trace_id, span_id) or "bad id"] += 1
             continue
         parent = span.parent_span_id.hex()
-        status = span.status
-        events = span.events
-        links = span.links
+        try:
+            attributes, damaged = read_pairs(span.attributes)
+        except ProtobufError as error:
+            raise DecodeError(f"an attribute of span {span_hex!r} is no KeyValue: {error}; send OTLP") from error
+        code, message = 0, ""
+        if span.HasField("status"):
+            status = span.status
+            code, message = status.code, status.message
         start = span.start_time_unix_nano
         end = span.end_time_unix_nano
+        events, links = span.events, span.links
         yield RawSpan(
             trace_hex,
             span_hex,
@@ -163,26 +145,29 @@ def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
             span.flags,
             min(start, _MAX_NS),
             min(end, _MAX_NS),
-            status.code,
-            status.message,
-            attribute_map(span.attributes),
-            [
-                RawEvent(e.name, min(e.time_unix_nano, _MAX_NS), attribute_map(e.attributes), None, i)
-                for i, e in enumerate(events)
-            ]
-            if events
-            else [],
+            code,
+            message,
+            attributes,
+            _events(events) if events else [],
             [RawLink(li.trace_id.hex(), li.span_id.hex(), attribute_map(li.attributes)) for li in links]
             if links
             else [],
             span.dropped_attributes_count,
+            damaged,
         )
+
+
+def _events(events: Any) -> list[RawEvent]:
+    return [
+        RawEvent(e.name, min(e.time_unix_nano, _MAX_NS), attribute_map(e.attributes), None, i)
+        for i, e in enumerate(events)
+    ]
 
 
 def _marked(spans: Iterator[RawSpan]) -> Iterator[RawSpan]:
     """Spans of a repaired request: those with a replaced byte are marked."""
     for span in spans:
-        span.damaged = "\ufffd" in span.name or any("\ufffd" in str(pair) for pair in span.attributes.items())
+        span.damaged |= "\ufffd" in span.name or any("\ufffd" in str(pair) for pair in span.attributes.items())
         yield span
 
 

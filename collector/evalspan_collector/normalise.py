@@ -1,6 +1,6 @@
 """Normalise: one raw span of any dialect to one Span, in one pass over its attributes."""
 
-from dataclasses import MISSING, make_dataclass
+from collections.abc import Callable
 from dataclasses import fields as dataclass_fields
 from typing import Any, cast
 
@@ -16,8 +16,9 @@ from evalspan_collector.converters import redacted, text
 from evalspan_collector.events import KNOWN_EVENTS, event_facts
 from evalspan_collector.lenient_json import as_text
 from evalspan_collector.raw import Origin, RawSpan
-from evalspan_collector.repairs import REPAIRS, Draft, Repair, kind_from_fields, kind_from_name
+from evalspan_collector.repairs import REPAIRS, Draft, kind_from_fields, kind_from_name
 from evalspan_collector.span import Content, Span, SpanEvent, SpanKind, SpanLink, Status
+from evalspan_collector.unguarded import unguarded
 
 __all__ = ["normalise", "origin"]
 
@@ -48,7 +49,7 @@ def origin(resource: dict[str, Any], scope: dict[str, Any], *, project: str, rec
         project: Project the request's key belongs to.
         received_ns: When the request arrived.
     """
-    fields: dict[str, Any] = {}
+    fields = _SHARED_DEFAULTS.copy()
     for field, sources in RESOURCE.items():
         for source in sources:
             value = resource.get(source.key)
@@ -90,30 +91,30 @@ def normalise(raw: RawSpan, shared: Origin, *, explain: bool = False) -> Span:
     repairs = plan.repairs.get(draft.dialect)
     if repairs is None:
         repairs = plan.repairs[draft.dialect] = _repairs(shape, draft)
-    for repair in repairs:
-        if repair.apply(draft):
-            filling.explain(f"repair {repair.name}", "fired")
+    for name, apply in repairs:
+        if apply(draft):
+            filling.explain(name, "fired")
     for scratch in shape.scratch:
         filling.fields.pop(scratch, None)
     return _span(draft, shared, filling.leftover(plan), filling.sources or {})
 
 
-def _repairs(shape: Shape, draft: Draft) -> tuple[Repair, ...]:
-    """The repairs that can concern a span of this shape, dialect and kind."""
-    return tuple(r for r in REPAIRS if r.concerns(shape.names, draft.dialect, draft.kind))
+def _repairs(shape: Shape, draft: Draft) -> tuple[tuple[str, Callable[[Draft], bool]], ...]:
+    """The repairs that can concern a span of this shape, dialect and kind, each with what `--explain` calls it."""
+    concerned = (r for r in REPAIRS if r.concerns(shape.names, draft.dialect, draft.kind))
+    return tuple((f"repair {r.name}", r.apply) for r in concerned)
 
 
 class _Filling:
     """The fields of one span while its attributes are read."""
 
-    __slots__ = ("attributes", "fields", "left", "sources", "taken")
+    __slots__ = ("attributes", "fields", "left", "sources")
 
     def __init__(self, attributes: dict[str, Any], *, explain: bool) -> None:
         self.attributes = attributes
         self.fields: dict[str, Any] = {}
         self.sources: dict[str, str] | None = {} if explain else None
-        #: Keys that a field took though another might have, and keys that no field could use.
-        self.taken: set[str] = set()
+        #: Keys that a field wanted and did not take, once for each such field.
         self.left: list[str] = []
 
     def explain(self, field: str, source: str) -> None:
@@ -123,10 +124,11 @@ class _Filling:
 
     def kind(self, shape: Shape) -> SpanKind:
         """The kind that the best of the kind keys tells."""
+        attributes = self.attributes
         if shape.operation is not None:
-            self.fields["operation"] = text(self.attributes[shape.operation]) or ""
+            self.fields["operation"] = text(attributes[shape.operation]) or ""
         for option in shape.kinds:
-            found: SpanKind | None = option.convert(self.attributes[option.key])
+            found: SpanKind | None = option.convert(attributes[option.key])
             if found is not None:
                 self.explain("kind", option.key)
                 return found
@@ -135,23 +137,46 @@ class _Filling:
     def fill(self, plan: Plan) -> None:
         """Give each field of the plan the value of the first option that has one."""
         attributes, fields = self.attributes, self.fields
-        for field, key, convert in plan.simple:
+        left = self.left = []
+        for field, key, convert in plan.singles:
             value = convert(attributes[key])
             if value is None:
-                self.left.append(key)
+                left.append(key)
+            else:
+                fields[field] = value
+        for field, key, convert, other, convert_other in plan.pairs:
+            stated = attributes[key]
+            value = convert(stated)
+            if value is not None:
+                fields[field] = value
+                if attributes[other] != stated:  # else the same fact in another vocabulary
+                    left.append(other)
+                continue
+            left.append(key)
+            value = convert_other(attributes[other])
+            if value is None:
+                left.append(other)
             else:
                 fields[field] = value
         if self.sources is not None:
-            self.sources.update((field, key) for field, key, _ in plan.simple if field in fields)
+            self._explain_fill(plan, self.sources)
         for field, options in plan.choices:
             self._choose(field, options)
-        for field, options in plan.generic:
-            self._choose(field, tuple(o for o in options if o.key not in self.taken))
+        for field, offers in plan.generic:
+            # Offered is what every field before wanted and left.
+            self._choose(field, tuple(o for o, times in offers if not times or left.count(o.key) >= times))
+
+    def _explain_fill(self, plan: Plan, sources: dict[str, str]) -> None:
+        """Note the sources of the fields that have at most two."""
+        sources.update((field, key) for field, key, _ in plan.singles if field in self.fields)
+        for field, key, convert, other, _ in plan.pairs:
+            if field in self.fields:
+                sources[field] = other if convert(self.attributes[key]) is None else key
 
     def _choose(self, field: str, options: tuple[Option, ...]) -> None:
         attributes = self.attributes
         winner: Any = None
-        for key, convert, family, _, shared in options:
+        for key, convert, family, _ in options:
             value = attributes[key] if family is None else {rest: attributes[k] for k, rest in family}
             if winner is None:
                 converted = convert(value)
@@ -160,23 +185,22 @@ class _Filling:
                     winner = value
                     if self.sources is not None:
                         self.sources[field] = key
-                    if shared:
-                        self.taken.update((key,) if family is None else (k for k, _ in family))
                     continue
             elif value == winner:  # the same fact in another vocabulary
-                if shared:
-                    self.taken.add(key)
                 continue
             self.left.extend((key,) if family is None else (k for k, _ in family))
 
     def leftover(self, plan: Plan) -> dict[str, str]:
         """The attributes that no field took, as text."""
-        attributes, taken = self.attributes, self.taken
-        left = {k: attributes[k] for k in plan.leftover}
-        for key in self.left:
-            if key not in taken:
-                left[key] = attributes[key]
-        return {k: v if type(v) is str else as_text(v) for k, v in left.items()}
+        attributes, left = self.attributes, self.left
+        found: dict[str, str] = {}
+        for key in plan.leftover:
+            value = attributes[key]
+            found[key] = value if type(value) is str else as_text(value)
+        for key in left:
+            if key not in plan.wanted or left.count(key) >= plan.wanted[key]:
+                found[key] = as_text(attributes[key])
+        return found
 
 
 def _add_events(draft: Draft, filling: _Filling) -> None:
@@ -202,53 +226,62 @@ def _content(draft: Draft) -> Content:
 def _span(draft: Draft, shared: Origin, leftover: dict[str, str], sources: dict[str, str]) -> Span:
     """Put the Span together."""
     raw = draft.raw
-    flags = draft.flags
-    if raw.dropped:
-        flags.append("truncated")
-    if raw.damaged:
-        flags.append("invalid_utf8")
-    if raw.end_ns < raw.start_ns:
-        flags.append("clock_skew")
-    values = _DEFAULTS.copy()
-    values.update(shared.fields)
-    values.update(draft.fields)
-    values["trace_id"] = raw.trace_id
-    values["span_id"] = raw.span_id
-    values["parent_id"] = raw.parent_id or None
-    values["name"] = raw.name
-    values["start_ns"] = raw.start_ns
-    values["end_ns"] = raw.end_ns
-    values["otel_kind"] = raw.otel_kind
-    values["span_flags"] = raw.flags
-    values["status"] = _STATUS[raw.status_code] if 0 <= raw.status_code <= 2 else "unset"
-    values["status_message"] = raw.status_message
-    values["dialect"] = draft.dialect
-    values["kind"] = draft.kind
-    values["content"] = _content(draft)
-    values["flags"] = tuple(flags)
-    values["attributes"] = leftover
-    values["sources"] = sources
+    start_ns, end_ns = raw.start_ns, raw.end_ns
+    rest = shared.fields.copy()
+    rest.update(draft.fields)
     if raw.events:
-        values["events"] = tuple(SpanEvent(e.name, e.time_ns, _texts(e.attributes)) for e in raw.events)
+        rest["events"] = tuple(SpanEvent(e.name, e.time_ns, _texts(e.attributes)) for e in raw.events)
     if raw.links:
-        values["links"] = tuple(SpanLink(li.trace_id, li.span_id, _texts(li.attributes)) for li in raw.links)
-    return _sealed(values)
+        rest["links"] = tuple(SpanLink(li.trace_id, li.span_id, _texts(li.attributes)) for li in raw.links)
+    if len(rest) != _SHARED_COUNT:  # a repair or an event gave a field that only repairs know
+        rest = {name: rest[name] for name in _SHARED_DEFAULTS}
+    code = raw.status_code
+    span = _OpenSpan(
+        raw.trace_id,
+        raw.span_id,
+        raw.parent_id or None,
+        raw.name,
+        start_ns,
+        end_ns,
+        raw.otel_kind,
+        raw.flags,
+        _STATUS[code] if 0 <= code <= 2 else "unset",
+        raw.status_message,
+        draft.dialect,
+        draft.kind,
+        _content(draft),
+        _flags(draft) if draft.flags or raw.dropped or raw.damaged or end_ns < start_ns else (),
+        leftover,
+        sources,
+        *rest.values(),
+    )
+    span.__class__ = Span
+    return cast("Span", span)
+
+
+def _flags(draft: Draft) -> tuple[str, ...]:
+    """What the repairs found, and what the span itself shows."""
+    raw = draft.raw
+    found = draft.flags
+    if raw.dropped:
+        found.append("truncated")
+    if raw.damaged:
+        found.append("invalid_utf8")
+    if raw.end_ns < raw.start_ns:
+        found.append("clock_skew")
+    return tuple(found)
 
 
 def _texts(attributes: dict[str, Any]) -> dict[str, str]:
     return {k: as_text(v) for k, v in attributes.items()}
 
 
-#: Every field of Span with its default, in order.
-_DEFAULTS: dict[str, Any] = {f.name: None if f.default is MISSING else f.default for f in dataclass_fields(Span)}
-#: The same slots as Span without the guard of a frozen class: four times cheaper to fill.
-_OpenSpan: Any = make_dataclass("_OpenSpan", [(name, object) for name in _DEFAULTS], slots=True)
-
-
-def _sealed(values: dict[str, Any]) -> Span:
-    """A Span of these values, which must be all its fields in order."""
-    if len(values) != len(_DEFAULTS):  # a repair or an event gave a field that only repairs know
-        values = {name: values[name] for name in _DEFAULTS}
-    span = _OpenSpan(*values.values())
-    span.__class__ = Span
-    return cast("Span", span)
+#: The fields that each span has for itself; the others have a default, or its resource or an attribute says them.
+_OWN = (
+    "trace_id", "span_id", "parent_id", "name", "start_ns", "end_ns", "otel_kind", "span_flags", "status",
+    "status_message", "dialect", "kind", "content", "flags", "attributes", "sources",
+)  # fmt: skip
+#: The other fields with their defaults, in order.
+_SHARED_DEFAULTS: dict[str, Any] = {f.name: f.default for f in dataclass_fields(Span) if f.name not in _OWN}
+_SHARED_COUNT = len(_SHARED_DEFAULTS)
+_OpenSpan = unguarded(Span, *_OWN)

@@ -59,7 +59,8 @@ class Origin:
     """What the spans of one scope in one resource share.
 
     Attributes:
-        fields: Span fields that all of them have (`service_name`, `scope_name`, `project`, ...).
+        fields: Span fields that all of them have (`service_name`, `scope_name`, `project`, ...), and the defaults of
+            those that any of them may have.
         dialect: The dialect that the scope tells, None when it tells none.
     """
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["with_valid_strings"]
+__all__ = ["varint", "with_valid_strings"]
 
 #: As deep as protobuf itself reads.
 _MAX_DEPTH = 100
@@ -29,19 +29,19 @@ def _message(data: memoryview, descriptor: Any, depth: int) -> bytes:
     fields = descriptor.fields_by_number
     while at < end:
         start = at
-        tag, at = _varint(data, at)
+        tag, at = _read_varint(data, at)
         wire = tag & 7
         if wire == 2:
-            length, at = _varint(data, at)
+            length, at = _read_varint(data, at)
             if at + length > end:
                 raise ValueError("length beyond the end")
             body = data[at : at + length]
             at += length
             fixed = _field(body, fields.get(tag >> 3), depth)
-            out += _encoded(tag) + _encoded(len(fixed)) + fixed
+            out += varint(tag) + varint(len(fixed)) + fixed
             continue
         if wire == 0:
-            _, at = _varint(data, at)
+            _, at = _read_varint(data, at)
         elif wire in {1, 5}:
             at += 8 if wire == 1 else 4
         else:
@@ -68,7 +68,7 @@ def _field(body: memoryview, field: Any, depth: int) -> bytes:
     return bytes(body)
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while at < len(data) and shift < 70:
         byte = data[at]
@@ -80,7 +80,8 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
     raise ValueError("varint without end")
 
 
-def _encoded(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number as protobuf writes it, seven bits a byte."""
     out = bytearray()
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)

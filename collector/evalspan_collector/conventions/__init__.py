@@ -1,6 +1,7 @@
 """Conventions: the one table of 26 span dialects, field -> ordered sources -> converter, and its index by key."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -57,18 +58,20 @@ class Option(NamedTuple):
         convert: Value to field value.
         family: Keys of a family and the rest of each, None for a single attribute.
         when: Kinds it is for, None for all.
-        shared: Another field may take the attribute too.
     """
 
     key: str
     convert: Convert
     family: tuple[tuple[str, str], ...] | None
     when: frozenset[SpanKind] | None
-    shared: bool
 
 
 #: A field with its options, best first.
 Choice = tuple[str, tuple[Option, ...]]
+#: A field that one attribute gives: field, key, converter.
+Single = tuple[str, str, Convert]
+#: A field that two attributes give, the better first: field, key, converter, other key, other converter.
+Pair = tuple[str, str, Convert, str, Convert]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +79,20 @@ class Plan:
     """What to do for spans of one shape and kind.
 
     Attributes:
-        simple: Field, key and converter where there is one choice of one attribute that no other field wants.
+        singles: Fields with one option that is one attribute.
+        pairs: Fields with two such options: nearly always two dialects that say the same.
         choices: The other fields with their options.
-        generic: Fields that take only what no other took.
+        generic: Fields that take only what no other took: each option with how many earlier fields want its attribute.
+        wanted: How many fields want an attribute, where it is more than one.
         leftover: Keys that no field of this kind wants.
         repairs: Dialect to the repairs that can concern such a span; filled by `normalise`.
     """
 
-    simple: tuple[tuple[str, str, Convert], ...]
+    singles: tuple[Single, ...]
+    pairs: tuple[Pair, ...]
     choices: tuple[Choice, ...]
-    generic: tuple[Choice, ...]
+    generic: tuple[tuple[str, tuple[tuple[Option, int], ...]], ...]
+    wanted: dict[str, int]
     leftover: tuple[str, ...]
     repairs: dict[str, Any]
 
@@ -120,22 +127,45 @@ class Shape:
     def _made(self, kind: SpanKind) -> Plan:
         held = tuple((f, tuple(o for o in options if o.when is None or kind in o.when)) for f, options in self.choices)
         kept = tuple((f, options) for f, options in held if options)
-        wanted = {o.key for _, options in kept for o in options if o.family is None}
-        wanted.update(k for _, options in kept for o in options for k, _ in o.family or ())
-        wanted.update(o.key for o in self.kinds)
-        wanted.add(self.operation or "")
-        simple: list[tuple[str, str, Convert]] = []
+        singles: list[Single] = []
+        pairs: list[Pair] = []
         choices: list[Choice] = []
-        generic: list[Choice] = []
+        wanted: Counter[str] = Counter()
         for field, options in kept:
             if field in GENERIC_FIELDS:
-                generic.append((field, options))
-            elif len(options) == 1 and options[0].family is None and not options[0].shared:
-                simple.append((field, options[0].key, options[0].convert))
+                continue
+            wanted.update(_keys_of(options))
+            alone = all(o.family is None for o in options)
+            if alone and len(options) == 1:
+                singles.append((field, options[0].key, options[0].convert))
+            elif alone and len(options) == 2:
+                pairs.append((field, options[0].key, options[0].convert, options[1].key, options[1].convert))
             else:
                 choices.append((field, options))
-        leftover = tuple(k for k in self.keys if k not in wanted)
-        return Plan(tuple(simple), tuple(choices), tuple(generic), leftover, {})
+        generic: list[tuple[str, tuple[tuple[Option, int], ...]]] = []
+        for field, options in kept:
+            if field in GENERIC_FIELDS:
+                generic.append((field, tuple((o, wanted[o.key]) for o in options)))
+                wanted.update(_keys_of(options))
+        used = {*wanted, self.operation, *(o.key for o in self.kinds)}
+        return Plan(
+            singles=tuple(singles),
+            pairs=tuple(pairs),
+            choices=tuple(choices),
+            generic=tuple(generic),
+            wanted={k: times for k, times in wanted.items() if times > 1},
+            leftover=tuple(k for k in self.keys if k not in used),
+            repairs={},
+        )
+
+
+def _keys_of(options: Iterable[Option]) -> Iterator[str]:
+    """The attribute keys that the options of a field would take."""
+    for option in options:
+        if option.family is None:
+            yield option.key
+        else:
+            yield from (key for key, _ in option.family)
 
 
 #: Shapes seen so far: real traffic has a few hundred. Bounded, since keys come from outside.
@@ -166,11 +196,9 @@ def _shape(keys: tuple[str, ...]) -> Shape:
         )
         if members:
             hits.append((field, rank, source, members))
-    times = Counter(k for f, _, source, members in hits if f != "operation" for k in _names_of(source, members))
     ranked: dict[str, list[tuple[int, Option]]] = {}
     for field, rank, source, members in hits:
-        shared = any(times[k] > 1 for k in _names_of(source, members))
-        ranked.setdefault(field, []).append((rank, Option(source.key, source.convert, members, source.when, shared)))
+        ranked.setdefault(field, []).append((rank, Option(source.key, source.convert, members, source.when)))
     choices: list[Choice] = [
         (field, tuple(option for _, option in sorted(ranked[field], key=_rank)))
         for field in sorted(ranked, key=_ORDER.__getitem__)
@@ -189,11 +217,6 @@ def _shape(keys: tuple[str, ...]) -> Shape:
 
 def _rank(ranked: tuple[int, Option]) -> int:
     return ranked[0]
-
-
-def _names_of(source: Source, members: tuple[tuple[str, str], ...] | None) -> tuple[str, ...]:
-    """The attribute keys that a source would take."""
-    return (source.key,) if members is None else tuple(k for k, _ in members)
 
 
 def _dialect(keys: tuple[str, ...]) -> str:

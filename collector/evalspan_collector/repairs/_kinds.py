@@ -1,6 +1,7 @@
 """Kinds: what a span is where its attributes do not say, or say wrong."""
 
 import re
+from functools import lru_cache
 
 from evalspan_collector.conventions import NAME_PATTERNS
 from evalspan_collector.repairs._draft import Draft
@@ -26,12 +27,17 @@ def kind_from_name(draft: Draft) -> bool:
     if draft.kind is not SpanKind.UNKNOWN:
         return False
     for name in (draft.raw.name, draft.raw.attributes.get("logfire.msg")):
-        if isinstance(name, str):
-            for pattern, kind in _NAMED_KINDS:
-                if pattern.search(name):
-                    draft.kind = kind
-                    return True
+        kind = _named_kind(name) if isinstance(name, str) else None
+        if kind is not None:
+            draft.kind = kind
+            return True
     return False
+
+
+@lru_cache(maxsize=2_048)
+def _named_kind(name: str) -> SpanKind | None:
+    """The kind that a name tells; the same few names come again and again."""
+    return next((kind for pattern, kind in _NAMED_KINDS if pattern.search(name)), None)
 
 
 def kind_from_fields(draft: Draft) -> bool:

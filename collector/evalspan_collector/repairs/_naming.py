@@ -27,13 +27,11 @@ TOOL_FIELDS = ("tool_name", "tool_call_id", "tool_arguments", "tool_result", "to
 
 def tool_words_of_a_chat(draft: Draft) -> bool:
     """A model call that names the tools it asked for (OpenLIT) is no tool."""
-    if draft.kind is SpanKind.TOOL or draft.kind is SpanKind.MCP:
-        return False
-    fields = draft.fields
-    if draft.kind in {SpanKind.LLM, SpanKind.AGENT} and (
+    fields, kind = draft.fields, draft.kind
+    if (kind is SpanKind.LLM or kind is SpanKind.AGENT) and (
         "tool_name" in fields or "tool_arguments" in fields or "tool_call_id" in fields
     ):
-        if draft.kind is SpanKind.LLM and "output_messages" not in fields:
+        if kind is SpanKind.LLM and "output_messages" not in fields:
             _ask(draft, str(fields.get("tool_name") or ""))
         for key in TOOL_FIELDS:
             fields.pop(key, None)
@@ -65,8 +63,8 @@ def _ask(draft: Draft, names: str) -> None:
 
 def names_from_span_name(draft: Draft) -> bool:
     """Agent and tool names that only the span's name says."""
-    fields, name = draft.fields, draft.raw.name
-    if draft.kind is SpanKind.TOOL:
+    fields, name, kind = draft.fields, draft.raw.name, draft.kind
+    if kind is SpanKind.TOOL:
         if "tool_name" in fields:
             return False
         message = draft.raw.attributes.get("logfire.msg")
@@ -77,12 +75,12 @@ def names_from_span_name(draft: Draft) -> bool:
                 return True
         fields["tool_name"] = name
         return True
-    if draft.kind in {SpanKind.AGENT, SpanKind.WORKFLOW} and "agent_name" not in fields:
+    if (kind is SpanKind.AGENT or kind is SpanKind.WORKFLOW) and "agent_name" not in fields:
         found = _AGENT_NAMES.match(name)
         if found:
             fields["agent_name"] = found[1] or found[2] or found[3]
             return True
-        if draft.kind is SpanKind.AGENT and name and name not in _NO_NAMES:
+        if kind is SpanKind.AGENT and name and name not in _NO_NAMES:
             fields["agent_name"] = name.removesuffix(".run") if draft.dialect == "openinference" else name
             return True
     return False

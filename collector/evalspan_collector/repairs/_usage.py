@@ -2,6 +2,7 @@
 
 from evalspan_collector.repairs._draft import Draft
 from evalspan_collector.span import Usage
+from evalspan_collector.unguarded import unguarded
 
 __all__ = ["aggregate_usage", "exclusive_usage", "milliseconds_of_strands", "no_usage_of_its_own", "usage_struct"]
 
@@ -93,14 +94,13 @@ def milliseconds_of_strands(draft: Draft) -> bool:
 def usage_struct(draft: Draft) -> bool:
     """The counts as one Usage."""
     fields = draft.fields
-    pop = fields.pop
-    counts = [pop(k, None) for k in COUNTS]
-    if counts != _NO_COUNTS:
-        fields["usage"] = Usage(*counts)
+    if not fields.keys().isdisjoint(COUNTS):
+        pop = fields.pop
+        usage = _OpenUsage(*[pop(name, None) for name in COUNTS])
+        usage.__class__ = Usage
+        fields["usage"] = usage
     return False
 
 
 COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
-
-
-_NO_COUNTS: list[int | None] = [None] * 5
+_OpenUsage = unguarded(Usage, *COUNTS)
