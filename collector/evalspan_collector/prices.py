@@ -190,7 +190,7 @@ class Prices:
     def __init__(self, overrides_path: Path | str | None = None, *, overrides: Sequence[Override] = ()) -> None:
         read = read_overrides(Path(overrides_path)) if overrides_path is not None else ()
         self._overrides = (*read, *overrides)
-        self._found: dict[tuple[str | None, str], tuple["Provider", "ModelInfo"] | None] = {}
+        self._found: dict[tuple[str | None, str], tuple[Provider, ModelInfo] | None] = {}
 
     def cost(
         self, provider: str | None, model: str | None, usage: Usage, at_ns: int, service_tier: str | None = None

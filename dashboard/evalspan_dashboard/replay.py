@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import grpc
-from evalspan_collector.formats import OtlpRequest, Problem, read_requests
 from google.protobuf import json_format
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -18,6 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
 from evalspan.errors import StoreUnreachableError
+from evalspan_collector.formats import OtlpRequest, Problem, read_requests
 
 __all__ = ["ReplayTotal", "replay_paths"]
 

@@ -17,7 +17,9 @@ from evalspan_collector.span import LogRecord, Span
 
 SECOND = 1_000_000_000
 _SEED_OF_TRAVEL = st.integers(0, 2**32 - 1)
-_SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+_SOME = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 
 
 def prints(runs: Sequence[Run]) -> dict[str, str]:
