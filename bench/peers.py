@@ -1,4 +1,4 @@
-"""Peers: systems we measure against, each installed in its own environment under .peers/ and started on loopback."""
+"""Peers: systems and libraries we measure against, each installed in its own environment under .peers/."""
 
 import contextlib
 import os
@@ -8,11 +8,11 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["PEERS", "Peer", "Served", "install", "installed_peers"]
+__all__ = ["EVALUATORS", "PEERS", "Library", "Peer", "Served", "install", "installed_peers"]
 
 _ROOT = Path(__file__).resolve().parent.parent / ".peers"
 _START_S = 180.0
@@ -61,12 +61,11 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
-    """How to install and start one system."""
+class Library:
+    """A package in an environment of its own."""
 
     name: str
     requirement: str
-    start: Callable[["Peer", Path, int, int], tuple[list[str], Mapping[str, str], Served]]
 
     @property
     def python(self) -> Path:
@@ -77,6 +76,21 @@ class Peer:
     def installed(self) -> bool:
         """True when it was installed."""
         return (_ROOT / self.name / "installed").exists()
+
+    def install(self) -> None:
+        """Make the environment and install the package into it."""
+        folder = _ROOT / self.name
+        print(f"installing {self.requirement} into {folder} ...", flush=True)
+        venv.create(folder, with_pip=True)
+        subprocess.run([str(self.python), "-m", "pip", "install", "--quiet", self.requirement], check=True)
+        (folder / "installed").touch()
+
+
+@dataclass(frozen=True, slots=True)
+class Peer(Library):
+    """A system that is started and receives spans."""
+
+    start: Callable[["Peer", Path, int, int], tuple[list[str], Mapping[str, str], Served]]
 
     @contextlib.contextmanager
     def running(self, folder: Path) -> Generator[Served, None, None]:
@@ -134,25 +148,41 @@ def _mlflow(peer: Peer, folder: Path, port: int, _other: int) -> tuple[list[str]
     return command, env, Served(0, "", folder / "mlflow.db", f"http://127.0.0.1:{port}/v1/traces", headers)
 
 
+#: Systems that receive spans.
 PEERS = (Peer("phoenix", "arize-phoenix", _phoenix), Peer("mlflow", "mlflow", _mlflow))
+#: Libraries that evaluate trajectories.
+EVALUATORS = (
+    Library("pydantic-evals", "pydantic-evals"),
+    Library("agentevals", "agentevals"),
+    Library("agentevals-cli", "agentevals-cli"),
+    Library("deepeval", "deepeval"),
+    Library("evalview", "evalview"),
+)
 
 
 def installed_peers() -> tuple[Peer, ...]:
-    """Those that `install` has brought."""
+    """Those systems that `install` has brought."""
     return tuple(peer for peer in PEERS if peer.installed)
 
 
-def install() -> None:
-    """Install every peer, each in an environment of its own."""
-    for peer in PEERS:
-        folder = _ROOT / peer.name
-        print(f"installing {peer.requirement} into {folder} ...", flush=True)
-        venv.create(folder, with_pip=True)
-        subprocess.run([str(peer.python), "-m", "pip", "install", "--quiet", peer.requirement], check=True)
-        (folder / "installed").touch()
+def install(names: Collection[str] = ()) -> None:
+    """Install the named ones, or all, each in an environment of its own; those that are there stay as they are.
+
+    `evaluators` stands for the libraries that evaluate, `collectors` for the systems that receive spans.
+    """
+    everything: tuple[Library, ...] = (*PEERS, *EVALUATORS)
+    groups = {"collectors": {p.name for p in PEERS}, "evaluators": {p.name for p in EVALUATORS}}
+    wanted = {name for given in names for name in groups.get(given, {given})}
+    unknown = wanted - {peer.name for peer in everything}
+    if unknown:
+        known = ", ".join((*groups, *(peer.name for peer in everything)))
+        sys.exit(f"unknown peer {min(unknown)!r}: one of {known}")
+    for peer in everything:
+        if (not wanted or peer.name in wanted) and not peer.installed:
+            peer.install()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] != ["install"]:
-        sys.exit("usage: python bench/peers.py install")
-    install()
+    if sys.argv[1:2] != ["install"]:
+        sys.exit("usage: python bench/peers.py install [collectors | evaluators | NAME ...]")
+    install(sys.argv[2:])

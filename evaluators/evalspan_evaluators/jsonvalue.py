@@ -8,12 +8,14 @@ __all__ = ["is_list", "is_object", "leaves", "loaded", "member_path", "short"]
 
 #: Deepest nesting that is walked; deeper parts are left out rather than raising RecursionError.
 _DEEPEST = 60
+#: Kinds of the values that JSON gives, objects apart.
+_PLAIN = frozenset({str, int, float, bool, type(None), list})
 
 
 def is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
     """Whether the value is a JSON object."""
-    # The plain kind first: asking an abstract class costs ten times as much.
-    return type(value) is dict or isinstance(value, Mapping)
+    # The plain kinds first: asking an abstract class costs ten times as much.
+    return type(value) is dict or (type(value) not in _PLAIN and isinstance(value, Mapping))
 
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:

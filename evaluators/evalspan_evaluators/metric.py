@@ -9,6 +9,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeGuard, cast, get_type_hints, runtime_checkable
 
 from evalspan.errors import ConfigError, JudgeError
@@ -92,7 +93,10 @@ class MetricBase:
 
     def score(self, value: float, reason: str, **fields_: Any) -> Score:
         """A score of this metric against its threshold."""
-        return Score.of(self.name, value, threshold=threshold_of(self), reason=reason, **fields_)
+        threshold = threshold_of(self)
+        return Score(
+            metric=self.name, value=value, threshold=threshold, passed=value >= threshold, reason=reason, **fields_
+        )
 
     def skip(self, reason: str, **fields_: Any) -> Score:
         """Not applicable, and why."""
@@ -105,10 +109,11 @@ class MetricBase:
 
 def threshold_of(metric: Metric | JudgeMetric | MetricBase, *, use: float | None = None) -> float:
     """Precedence: constructor, then per use (marker, YAML), then metric default, then 0.7."""
-    for candidate in (metric.threshold, use, metric.default_threshold):
-        if candidate is not None:
-            return candidate
-    return DEFAULT_THRESHOLD
+    if metric.threshold is not None:
+        return metric.threshold
+    if use is not None:
+        return use
+    return DEFAULT_THRESHOLD if metric.default_threshold is None else metric.default_threshold
 
 
 def version_of(metric: Metric | JudgeMetric) -> str:
@@ -137,12 +142,15 @@ def missing_fields(requires: tuple[str, ...], case: Case) -> list[str]:
     """The required case fields that are not there: None, or an empty text."""
     missing: list[str] = []
     for path in requires:
-        value: Any = case
-        for part in path.split("."):
-            value = getattr(value, part)
+        value = _reader(path)(case)
         if value is None or (isinstance(value, str) and not value.strip()):
             missing.append(path)
     return missing
+
+
+@lru_cache(maxsize=256)
+def _reader(path: str) -> Callable[[Case], Any]:
+    return attrgetter(path)
 
 
 def _finish(metric: Metric | JudgeMetric, score: Score, started: float) -> Score:

@@ -36,6 +36,19 @@ class _Pairing:
     differences: tuple[Difference, ...] = ()
 
 
+@dataclass(slots=True)
+class _Pairs:
+    """Expected calls and the calls that meet them.
+
+    Attributes:
+        met: Calls that meet an expected call in full.
+        unmet: Expected calls that none meets in full, each with the best one, in the order expected.
+    """
+
+    met: list[ToolCall]
+    unmet: list[_Pairing]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CallMetric(MetricBase):
     """Shared by the metrics that pair expected calls with calls made."""
@@ -85,22 +98,36 @@ class _CallMetric(MetricBase):
             return []
         return differences(expected, arguments, self._rule(call.name))
 
-    def _pair(self, expected: tuple[Mapping[str, Any], ...], calls: Names[ToolCall], case: Case) -> list[_Pairing]:
+    def _pair(self, expected: Names[Mapping[str, Any]], calls: Names[ToolCall], case: Case) -> _Pairs:
         """Each expected call with the call that meets it: equal calls first, then full matches, then the best."""
         free: dict[str, list[ToolCall]] = {}
         for call in calls:
-            free.setdefault(_dotless(call.name), []).append(call)
-        found: dict[int, _Pairing] = {}
+            name = _dotless(call.name)
+            if name in free:
+                free[name].append(call)
+            else:
+                free[name] = [call]
+        met: list[ToolCall] = []
         rest: list[int] = []
         for index, wanted in enumerate(expected):
-            mates = free.get(_dotless(str(wanted["name"])), ())
-            equal = wanted.get("arguments")
-            at = next((i for i, call in enumerate(mates) if equal is not None and call.arguments == equal), None)
-            if at is None or not strictly_equal(equal, mates[at].arguments):
+            mates = free.get(_dotless(str(wanted["name"])))
+            equal = _pop_equal(mates, wanted.get("arguments")) if mates else None
+            if equal is None:
                 rest.append(index)
             else:
-                found[index] = _Pairing(wanted, mates[at], 1.0)
-                del free[_dotless(str(wanted["name"]))][at]
+                met.append(equal)
+        return self._pair_rest(expected, rest, free, case, met) if rest else _Pairs(met, [])
+
+    def _pair_rest(
+        self,
+        expected: Names[Mapping[str, Any]],
+        rest: Names[int],
+        free: Mapping[str, list[ToolCall]],
+        case: Case,
+        met: list[ToolCall],
+    ) -> _Pairs:
+        """The expected calls at these places, none of which has an equal call, among the calls still free."""
+        found: dict[int, _Pairing] = {}
         known: dict[tuple[int, int], list[Difference]] = {}
         for full in (True, False):
             for index in rest:
@@ -111,7 +138,9 @@ class _CallMetric(MetricBase):
                         found[index] = pairing
                         if pairing.call is not None:
                             mates.remove(pairing.call)
-        return [found[index] for index in range(len(expected))]
+        pairings = [found[index] for index in rest]
+        met.extend(pair.call for pair in pairings if pair.call is not None and pair.share >= 1.0)
+        return _Pairs(met, [pair for pair in pairings if pair.share < 1.0])
 
     def _best(
         self,
@@ -135,10 +164,22 @@ class _CallMetric(MetricBase):
         return best
 
     def _expected_calls(self, case: Case) -> tuple[Mapping[str, Any], ...] | None:
-        expected = case.expected.calls if self.expected is None else self.expected
-        for call in expected or ():
-            _check_call(call)
-        return expected
+        if self.expected is not None:
+            return self.expected  # checked when the metric was made
+        for call in case.expected.calls or ():
+            if "name" not in call:
+                _check_call(call)
+        return case.expected.calls
+
+
+def _pop_equal(mates: list[ToolCall], arguments: Any) -> ToolCall | None:
+    """Take out the first call with exactly these arguments; None when the first equal one differs in kinds."""
+    if arguments is None:
+        return None
+    for index, call in enumerate(mates):
+        if call.arguments == arguments:
+            return mates.pop(index) if strictly_equal(arguments, call.arguments) else None
+    return None
 
 
 @lru_cache(maxsize=64)
@@ -260,13 +301,12 @@ class ToolArguments(_CallMetric):
             return self.skip("no calls are expected: set the parameter expected or the case's expected.calls")
         calls = case.tools or ()
         pairs = self._pair(expected, calls, case)
-        extra = len(calls) - sum(1 for pair in pairs if pair.call is not None)
+        bad, full = pairs.unmet, len(pairs.met)
+        extra = len(calls) - full - sum(1 for pair in bad if pair.call is not None)
         total = len(expected) + (extra if self.extra_calls == "fail" else 0)
         if not total:
             return self.skip("no calls are expected and none was made")
-        value = sum(pair.share for pair in pairs) / total
-        bad = [pair for pair in pairs if pair.share < 1.0]
-        full = len(pairs) - len(bad)
+        value = (full + sum(pair.share for pair in bad)) / total
         reason = f"{full}/{len(expected)} expected calls made with the right arguments"
         if bad:
             reason += f": {_gap_text(bad[0])}"
@@ -305,16 +345,19 @@ class Writes(_CallMetric):
         given = self._expected_calls(case)
         if given is None:
             return self.skip("no calls are expected: set the parameter expected or the case's expected.calls")
-        expected = tuple(call for call in given if self._is_write(str(call["name"])))
-        made = [call for call in case.tools or () if self._is_write(call.name) and not call_failed(call)]
+        writes = changes_state if self.tools is None else self.tools.__contains__
+        expected = [call for call in given if writes(str(call["name"]))]
+        made = [call for call in case.tools or () if writes(call.name) and not call_failed(call)]
         if not expected and not made:
             return self.score(1.0, "nothing was to be changed and nothing was")
         pairs = self._pair(expected, made, case)
-        good = [pair for pair in pairs if pair.share >= 1.0]
-        matched = {id(pair.call) for pair in good}
+        value = 2 * len(pairs.met) / (len(expected) + len(made))
+        reason = f"{len(pairs.met)}/{len(expected)} expected changes made"
+        if not pairs.unmet and len(pairs.met) == len(made):
+            return self.score(value, reason)
+        matched = {id(call) for call in pairs.met}
         further = [call for call in made if id(call) not in matched]
-        value = 2 * len(good) / (len(expected) + len(made))
-        evidence = [item for pair in pairs if pair.share < 1.0 for item in _gap_evidence(pair)]
+        evidence = [item for pair in pairs.unmet for item in _gap_evidence(pair)]
         evidence.extend(
             Evidence(
                 verdict="mismatch",
@@ -327,13 +370,8 @@ class Writes(_CallMetric):
             )
             for call in further
         )
-        reason = f"{len(good)}/{len(expected)} expected changes made"
         if further:
             reason += f"; changes nobody expected: {listing(call.name for call in further)}"
-        bad = next((pair for pair in pairs if pair.share < 1.0), None)
-        if bad is not None:
-            reason += f"; {_gap_text(bad)}"
+        if pairs.unmet:
+            reason += f"; {_gap_text(pairs.unmet[0])}"
         return self.score(value, reason, evidence=tuple(evidence[:_MOST_EVIDENCE]))
-
-    def _is_write(self, name: str) -> bool:
-        return name in self.tools if self.tools is not None else changes_state(name)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from evalspan_collector.run import ToolCall
@@ -34,6 +34,21 @@ class _Part:
     last: frozenset[int]
 
 
+@dataclass(slots=True)
+class _State:
+    """Positions reached together.
+
+    Attributes:
+        positions: None before the first call, empty once no continuation is left.
+        furthest: The furthest position that is no gap; -1 for none.
+        after: The state after a call of a name, as far as it was seen.
+    """
+
+    positions: frozenset[int] | None
+    furthest: int = -1
+    after: "dict[str, _State]" = field(default_factory=dict[str, "_State"])
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """How a run of the automaton ended.
@@ -54,6 +69,9 @@ class Verdict:
     progress: float = 1.0
 
 
+_ACCEPTED = Verdict(accepted=True)
+
+
 class Automaton:
     """A compiled rule; its memory of transitions grows with use and is bounded."""
 
@@ -67,9 +85,13 @@ class Automaton:
         self._first = whole.first
         self._last = whole.last
         self._nullable = whole.nullable
-        self._conditional = any(atom.call is not None and atom.call.conditions for atom in self._atoms)
-        self._known: dict[tuple[frozenset[int] | None, str], tuple[frozenset[int], int]] = {}
         self._names = [_matcher(atom.call) for atom in self._atoms]
+        pairs = zip(self._atoms, self._names, strict=True)
+        #: Tell the names of calls that also have to meet conditions.
+        self._conditional = [fits for atom, fits in pairs if atom.call is not None and atom.call.conditions]
+        self._start = _State(None)
+        self._states: dict[frozenset[int], _State] = {}
+        self._remembered = 0
 
     # Construction.
 
@@ -133,39 +155,43 @@ class Automaton:
 
     def run(self, calls: Sequence[ToolCall], test: ConditionTest) -> Verdict:
         """Run over all calls; linear in their number."""
-        state: frozenset[int] | None = None
+        state = self._start
         best, best_at = -1, -1
         for index, call in enumerate(calls):
-            after, furthest = self._step(state, call, index, test)
-            if not after:
-                return Verdict(
-                    accepted=False, at=index, wanted=self._wanted(state), progress=(best + 1) / len(self._atoms)
-                )
-            if furthest > best:
-                best, best_at = furthest, index
+            after = state.after.get(call.name) or self._step(state, call, index, test)
+            if not after.positions:
+                wanted = self._wanted(state.positions)
+                return Verdict(accepted=False, at=index, wanted=wanted, progress=(best + 1) / len(self._atoms))
+            if after.furthest > best:
+                best, best_at = after.furthest, index
             state = after
-        accepted = self._nullable if state is None else not self._last.isdisjoint(state)
-        if accepted:
-            return Verdict(accepted=True)
-        wanted = self._wanted(frozenset({best}) if best >= 0 and self.rule.gaps else state)
+        reached = state.positions
+        if self._nullable if reached is None else not self._last.isdisjoint(reached):
+            return _ACCEPTED
+        wanted = self._wanted(frozenset({best}) if best >= 0 and self.rule.gaps else reached)
         progress = (best + 1) / len(self._atoms)
         return Verdict(accepted=False, at=best_at, open=True, wanted=wanted, progress=progress)
 
-    def _step(
-        self, state: frozenset[int] | None, call: ToolCall, index: int, test: ConditionTest
-    ) -> tuple[frozenset[int], int]:
-        """The positions after this call, and the furthest of them that is no gap."""
-        if not self._conditional:
-            known = self._known.get((state, call.name))
-            if known is not None:
-                return known
-        positions = frozenset(p for p in self._next(state) if self._meets(p, call, index, test))
-        after = positions, max((p for p in positions if not self._atoms[p].gap), default=-1)
-        if not self._conditional and len(call.name) <= 200:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[state, call.name] = after
+    def _step(self, state: _State, call: ToolCall, index: int, test: ConditionTest) -> _State:
+        """The state after this call, remembered where the call's name alone decides it."""
+        if self._remembered >= _REMEMBERED:
+            self._forget()
+        reached = frozenset(p for p in self._next(state.positions) if self._meets(p, call, index, test))
+        after = self._states.get(reached)
+        if after is None:
+            furthest = max((p for p in reached if not self._atoms[p].gap), default=-1)
+            after = self._states[reached] = _State(reached, furthest)
+            self._remembered += 1
+        if len(call.name) <= 200 and not any(fits(call.name) for fits in self._conditional):
+            state.after[call.name] = after
+            self._remembered += 1
         return after
+
+    def _forget(self) -> None:
+        for state in (self._start, *self._states.values()):
+            state.after.clear()
+        self._states.clear()
+        self._remembered = 0
 
     def _next(self, state: frozenset[int] | None) -> frozenset[int] | set[int]:
         if state is None:

@@ -1,5 +1,6 @@
 """Behaviour: loops, stalls, blind retries and redundant calls, told from the calls alone."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -64,7 +65,7 @@ class Loops(_Behaviour):
         if not calls:
             return self.skip("no tool was called")
         prints = [fingerprint(call) for call in calls]
-        found = self._loops(prints)
+        found = self._loops(prints) if len(set(prints)) < len(prints) else []
         if not found:
             return self.score(1.0, f"no loop in {len(calls)} calls")
         # The first round of a loop is work; the repetitions are the waste.
@@ -122,10 +123,14 @@ class Stalls(_Behaviour):
         calls = case.tools or ()
         if not calls:
             return self.skip("no tool was called")
+        prints = () if self.by_tool else [fingerprint(call) for call in calls]
+        often = Counter[Any](prints)
         seen: set[Any] = set()
         longest, end, stretch = 0, 0, 0
         for index, call in enumerate(calls):
-            key: Any = call.name if self.by_tool else (fingerprint(call), _result_key(call))
+            key: Any = call.name if self.by_tool else prints[index]
+            if often.get(key, 0) > 1:  # only a repeated call can bring nothing new, and results cost most to compare
+                key = (key, _result_key(call))
             stretch = stretch + 1 if key in seen else 0
             seen.add(key)
             if stretch > longest:
@@ -254,8 +259,13 @@ class ToolErrors(_Behaviour):
         calls = case.tools or ()
         if not calls:
             return self.skip("no tool was called")
-        failed = [(index, call) for index, call in enumerate(calls) if call_failed(call)]
-        last_good = {call.name: index for index, call in enumerate(calls) if not call_failed(call)}
+        failed: list[tuple[int, ToolCall]] = []
+        last_good: dict[str, int] = {}
+        for index, call in enumerate(calls):
+            if call_failed(call):
+                failed.append((index, call))
+            else:
+                last_good[call.name] = index
         made_good = sum(1 for index, call in failed if last_good.get(call.name, -1) > index)
         counted = [
             (index, call)

@@ -34,7 +34,10 @@ def listing(names: Iterable[str]) -> str:
         if len(text) <= _SHOWN * _LONGEST:
             return f"[{text}]"
     more = f", … {len(kept) - _SHOWN} more" if len(kept) > _SHOWN else ""
-    return f"[{', '.join(shown(name) for name in kept[:_SHOWN])}{more}]"
+    first = kept[:_SHOWN]
+    if max(map(len, first)) > _LONGEST:
+        first = [shown(name) for name in first]
+    return f"[{', '.join(first)}{more}]"
 
 
 def near_name(name: str, candidates: Sequence[str]) -> str | None:

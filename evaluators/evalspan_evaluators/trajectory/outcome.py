@@ -8,6 +8,10 @@ from evalspan_evaluators.jsonvalue import is_object
 
 __all__ = ["call_failed", "failure_text", "fingerprint"]
 
+_ERROR_KEYS = frozenset({"error", "isError", "is_error"})
+#: An object with more members is a result that mentions an error, not an error message.
+_MOST_MEMBERS = 4
+
 
 def call_failed(call: ToolCall) -> bool:
     """Whether the tool failed: the run says so, or its result is an error message and nothing else."""
@@ -16,12 +20,9 @@ def call_failed(call: ToolCall) -> bool:
     result = call.result
     if isinstance(result, str):
         return result[:5].lower() == "error" and result[5:6] in (":", " ", "")
-    if is_object(result) and 0 < len(result) <= 4:
-        return (
-            bool(result.get("error") or result.get("isError") or result.get("is_error"))
-            and result.get("ok") is not True
-        )
-    return False
+    if not is_object(result) or len(result) > _MOST_MEMBERS or _ERROR_KEYS.isdisjoint(result):
+        return False
+    return any(result.get(key) for key in _ERROR_KEYS) and result.get("ok") is not True
 
 
 def failure_text(call: ToolCall) -> str:

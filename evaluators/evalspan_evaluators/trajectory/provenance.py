@@ -3,24 +3,30 @@
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 from evalspan_collector.run import ToolCall
 from evalspan_evaluators.case import Case
-from evalspan_evaluators.jsonvalue import leaves, loaded, short
+from evalspan_evaluators.jsonvalue import is_list, is_object, leaves, loaded, member_path, short
 from evalspan_evaluators.metric import MetricBase
 from evalspan_evaluators.score import Evidence, Score
+from evalspan_evaluators.trajectory.identity import ByIdentity
 from evalspan_evaluators.trajectory.names import shown
 
 __all__ = ["ArgumentProvenance"]
 
-#: Values a model cannot know by itself: e-mails, URLs, ids (a digit and a letter, or a separator), long numbers.
-_IDENTIFIER = re.compile(
-    r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,5}|https?://[^\s\"'<>]{3,500}"
-    r"|(?<![\w.-])(?=[\w-]{0,60}\d)[\w]{1,60}(?:-\w{1,60}){0,8}(?![\w-])"
-)
+#: Ids are words with a digit in them, or several joined by `-`.
+_ID = r"(?<![\w.-])(?=[\w-]{0,60}\d)[\w]{1,60}(?:-\w{1,60}){0,8}(?![\w-])"
+_IDS = re.compile(_ID)
+#: The same beside e-mails and URLs.
+_ADDRESSES = re.compile(rf"[\w.+-]{{1,64}}@[\w-]{{1,64}}(?:\.[\w-]{{1,64}}){{1,5}}|https?://[^\s\"'<>]{{3,500}}|{_ID}")
+_DIGIT = re.compile(r"\d")
+_LONGEST_TEXT = 2_000
+#: Up to this length it is quicker to look for ids at once.
+_SHORT = 20
 _DATE = re.compile(r"^(\d{4})-(\d{2})-(\d{2})(?:[T ].*)?$")
 _TIME = re.compile(
     r"^\d{1,2}:\d{2}(?::\d{2})?$|^\d{1,2}(?:st|nd|rd|th|am|pm|AM|PM|h|d|m|s|k|K|M|x|px|kg|km|cm|mm|GB|MB)$"
@@ -34,42 +40,69 @@ _RELATIVE = re.compile(
 _SMALL = 100
 _MOST_TEXT = 4_000_000
 _MOST_VALUES = 200
+_MOST_LINES = 10_000
+_MOST_LEAVES = 2_000
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+#: Longer texts of a result are searched, not looked up.
+_LONGEST_VALUE = 200
 _MOST_NUMBERS = 50_000
 _MOST_DERIVED = 200
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
 class _Known:
-    """Everything the agent had seen before a call, as text; values are looked up in it."""
+    """Everything the agent had seen before a call; values are looked up in it.
+
+    Results are kept as lines, one for each text, number and key: most values are one of them, others a part of one.
+    """
 
     def __init__(self, case: Case) -> None:
-        parts: list[str] = [case.input or "", case.system_prompt or "", *case.context]
-        parts.extend(message.text for message in case.conversation if message.role in ("user", "system"))
-        for turn in case.turns:
-            parts.extend((turn.input or "", turn.output or ""))
-            parts.extend(_text(call.result) for call in turn.tools)
-        parts.extend(document.content or "" for document in case.documents)
-        parts.extend(json.dumps(d.parameters, default=str) for d in case.tool_definitions or () if d.parameters)
         self._size = 0
         self._texts: list[str] = []
+        self._lines: set[str] = set()
+        self._definitions = case.tool_definitions or ()
         self._counted = 0
         self._numbers: set[str] = set()
         self._values: set[float] = set()
-        for part in parts:
-            self.add(part)
+        self._add_texts(case.input, case.system_prompt, *case.context)
+        self._add_texts(*(message.text for message in case.conversation if message.role in ("user", "system")))
+        for turn in case.turns:
+            self._add_texts(turn.input, turn.output)
+            for call in turn.tools:
+                self.add(call.result)
+        self._add_texts(*(document.content for document in case.documents))
 
-    def add(self, text: str) -> None:
-        if text and self._size < _MOST_TEXT:
-            text = text[: _MOST_TEXT - self._size].casefold()
-            self._texts.append(text)
-            self._size += len(text)
+    def add(self, result: Any) -> None:
+        """A result the agent has got."""
+        if result is not None:
+            self._add_texts(_lines(result))
+            self._lines.update(self._texts[-1].split("\n") if self._texts else ())
+
+    def _add_texts(self, *texts: str | None) -> None:
+        for text in texts:
+            if text and self._size < _MOST_TEXT:
+                self._texts.append(text[: _MOST_TEXT - self._size].casefold())
+                self._size += len(text)
+
+    def _all_texts(self) -> list[str]:
+        """Every text, those of the tools' definitions included, which are read last."""
+        for definition in self._definitions:
+            if definition.parameters:
+                self._add_texts(_definition_lines(definition.parameters))
+        self._definitions = ()
+        return self._texts
 
     def holds(self, value: str) -> bool:
         folded = value.casefold()
-        return any(folded in text for text in reversed(self._texts))  # most values come from the newest result
+        if folded in self._lines:
+            return True
+        # The newest first: most values come from there.
+        return any(folded in text for text in reversed(self._texts)) or (
+            bool(self._definitions) and any(folded in text for text in self._all_texts())
+        )
 
     def relative_dates(self) -> bool:
-        return any(_RELATIVE.search(text) for text in self._texts)
+        return any(_RELATIVE.search(text) for text in self._all_texts())
 
     def has_date(self, month: int, day: int) -> bool:
         """The date in any usual writing, the year left out or not; day and month must both be there."""
@@ -81,14 +114,14 @@ class _Known:
             f"{day:02d}.{month:02d}",
             f"{day}.{month}.",
         )
-        for text in self._texts:
+        for text in self._all_texts():
             if any(form in text for form in numeric) or (name in text and re.search(rf"(?<!\d)0?{day}(?!\d)", text)):
                 return True
         return False
 
     def has_number(self, number: str) -> bool:
         """Whether it was seen, in any writing, or follows from two seen numbers."""
-        for text in self._texts[self._counted :]:
+        for text in self._all_texts()[self._counted :]:
             for found in _NUMBER.findall(text):
                 plain = _plain_number(found)
                 if plain not in self._numbers and len(self._numbers) < _MOST_NUMBERS:
@@ -99,35 +132,68 @@ class _Known:
         return _plain_number(number) in self._numbers or _derived(float(number), self._values)
 
 
+def _lines(result: Any) -> str:
+    """The texts, numbers and keys of a value, each on a line."""
+    if isinstance(result, str):
+        return result
+    found: list[str] = []
+    nodes: list[Any] = [result]
+    while nodes:
+        node = nodes.pop()
+        if type(node) is str:
+            found.append(node)
+        elif isinstance(node, (int, float)):
+            found.append(str(node))
+        elif is_object(node):
+            nodes.extend(node)
+            nodes.extend(node.values())
+        elif is_list(node):
+            nodes.extend(node)
+        elif node is not None:
+            found.append(str(node))
+        if len(found) + len(nodes) > _MOST_LINES:
+            return _written(result)
+    return "\n".join(found)
+
+
 def _plain_number(text: str) -> str:
     plain = text.replace(",", "")
     return plain.rstrip("0").rstrip(".") if "." in plain else plain.lstrip("0") or "0"
 
 
-def _text(value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
+def _written(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         return ""
 
 
-def _checkable(value: Any) -> Iterator[str]:
+_definition_lines = ByIdentity(_lines)
+
+
+def _checkable(value: Any) -> Sequence[str]:
     """The parts of a value that a model cannot know by itself."""
-    if isinstance(value, bool) or value is None:
-        return
-    if isinstance(value, int | float):
-        if math.isfinite(value) and abs(value) >= _SMALL:
-            yield str(value)
-        return
-    text = str(value)
-    if len(text) > 2_000:  # prose the agent wrote, such as a document or code
-        return
-    for found in _IDENTIFIER.finditer(text):
-        part = found.group()
-        if not _TIME.match(part) and not (part.isdigit() and int(part) < _SMALL):
-            yield part
+    if isinstance(value, str):
+        return _text_parts(value)
+    if isinstance(value, (int, float)):
+        if isinstance(value, bool) or -_SMALL < value < _SMALL or not math.isfinite(value):
+            return ()
+        return (str(value),)
+    return () if value is None else _text_parts(str(value))
+
+
+def _text_parts(text: str) -> Sequence[str]:
+    if len(text) > _LONGEST_TEXT:  # prose the agent wrote, such as a document or code
+        return ()
+    pattern = _ADDRESSES if "@" in text or "://" in text else _IDS
+    if pattern is _IDS and len(text) > _SHORT and _DIGIT.search(text) is None:
+        return ()
+    return [part for part in pattern.findall(text) if not (part[0].isdecimal() and _is_common(part))]
+
+
+def _is_common(part: str) -> bool:
+    """A small number, a time of day, a measure."""
+    return _TIME.match(part) is not None or (part.isdecimal() and int(part) < _SMALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,12 +222,13 @@ class ArgumentProvenance(MetricBase):
         checked = 0
         invented: list[tuple[ToolCall, str, str]] = []
         for call in case.tools or ():
-            for path, part in self._values(call):
-                seen = _seen(part, known)
-                checked += seen is not None
-                if seen is False:
-                    invented.append((call, path, part))
-            known.add(_text(call.result))
+            for place, parts in self._values(call):
+                for part in parts:
+                    seen = known.holds(part) or _follows(part, known)
+                    checked += seen is not None
+                    if seen is False:
+                        invented.append((call, place, part))
+            known.add(call.result)
         if not checked:
             return self.skip("no argument holds a value that must come from somewhere")
         value = (checked - len(invented)) / checked
@@ -175,33 +242,51 @@ class ArgumentProvenance(MetricBase):
                 source="tool_arguments",
                 tool=call.name,
                 span_id=call.span_id,
-                path=path,
+                path=_path(call, place),
                 code="VALUE_OF_UNKNOWN_ORIGIN",
             )
-            for call, path, part in invented[:20]
+            for call, place, part in invented[:20]
         )
-        call, path, part = invented[0]
-        reason = (
-            f"{len(invented)} of {checked} values come from nowhere: {short(part, 60)!r} in '{shown(call.name)}' {path}"
-        )
+        call, place, part = invented[0]
+        where = f"'{shown(call.name)}' {_path(call, place)}"
+        reason = f"{len(invented)} of {checked} values come from nowhere: {short(part, 60)!r} in {where}"
         return self.score(value, reason, evidence=evidence)
 
-    def _values(self, call: ToolCall) -> Iterator[tuple[str, str]]:
-        given = 0
-        for path, leaf in leaves(loaded(call.arguments), limit=2_000):
-            if self.ignore and any(f".{name}" in path for name in self.ignore):
+    def _values(self, call: ToolCall) -> list[tuple[str, Sequence[str]]]:
+        """The checkable parts of the arguments, by the place they stand at (see `_path`)."""
+        found: list[tuple[str, Sequence[str]]] = []
+        left = _MOST_VALUES
+        for place, leaf in _places(loaded(call.arguments)):
+            parts = _checkable(leaf)
+            if not parts or (self.ignore and self._is_ignored(_path(call, place))):
                 continue
-            for part in _checkable(leaf):
-                given += 1
-                if given > _MOST_VALUES:
-                    return
-                yield path, part
+            found.append((place, parts[:left]))
+            left -= len(parts)
+            if left <= 0:
+                break
+        return found
+
+    def _is_ignored(self, path: str) -> bool:
+        return any(f".{name}" in path for name in self.ignore)
 
 
-def _seen(part: str, known: _Known) -> bool | None:
-    """Whether the value was seen; None when that cannot be told."""
-    if known.holds(part):
-        return True
+def _is_flat(arguments: Any) -> bool:
+    return is_object(arguments) and _PLAIN.issuperset(map(type, arguments.values()))
+
+
+def _places(arguments: Any) -> Iterable[tuple[str, Any]]:
+    """Every scalar with its path; of flat objects, which most arguments are, with its key: paths take time."""
+    if _is_flat(arguments):
+        return islice(arguments.items(), _MOST_LEAVES)
+    return leaves(arguments, limit=_MOST_LEAVES)
+
+
+def _path(call: ToolCall, place: str) -> str:
+    return member_path("$", str(place)) if _is_flat(loaded(call.arguments)) else place
+
+
+def _follows(part: str, known: _Known) -> bool | None:
+    """Whether a value that nobody said follows from what was; None when that cannot be told."""
     date = _DATE.match(part)
     if date is not None:
         _, month, day = (int(piece) for piece in date.groups())
@@ -209,7 +294,7 @@ def _seen(part: str, known: _Known) -> bool | None:
             return True
         return None if known.relative_dates() else False
     number = part.removeprefix("-")
-    if number.replace(".", "", 1).isdigit():
+    if number.replace(".", "", 1).isdecimal():
         return known.has_number(number)
     return False
 

@@ -12,6 +12,7 @@ from evalspan_evaluators.case import Case
 from evalspan_evaluators.jsonvalue import is_list, is_object, loaded, member_path, short
 from evalspan_evaluators.metric import MetricBase
 from evalspan_evaluators.score import Evidence, Score
+from evalspan_evaluators.trajectory.identity import ByIdentity
 from evalspan_evaluators.trajectory.names import listing, near_name, shown
 
 __all__ = ["ToolSchema", "learned_definitions"]
@@ -102,20 +103,12 @@ def _checker(schema_text: str) -> _Checker:
     return _Checker(schema_text)
 
 
-#: Checkers by the identity of the parameters, which stay the same over the calls of a run; the parameters are kept
-#: beside their checker, so an id cannot be taken over by another object.
-_BY_IDENTITY: dict[int, tuple[object, _Checker]] = {}
+def _checker_for(parameters: Mapping[str, Any]) -> _Checker:
+    return _checker(json.dumps(dict(parameters), sort_keys=True, default=str))
 
 
-def _checker_of(parameters: Mapping[str, Any]) -> _Checker:
-    known = _BY_IDENTITY.get(id(parameters))
-    if known is not None and known[0] is parameters:
-        return known[1]
-    checker = _checker(json.dumps(dict(parameters), sort_keys=True, default=str))
-    if len(_BY_IDENTITY) >= 1024:
-        _BY_IDENTITY.clear()
-    _BY_IDENTITY[id(parameters)] = (parameters, checker)
-    return checker
+#: Parameters stay the same object over the calls of a run, and writing them out costs more than checking a call.
+_checker_of = ByIdentity(_checker_for)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class Sequence(MetricBase):
         extra = _measures(parts, progress)
         if value >= 1.0:
             return self.score(1.0, _good_reason(self.mode, expected, actual, parts), extra=extra)
-        gap = _Gap(self.mode, expected, calls, actual, parts.prefix)
+        gap = _Gap(self.mode, expected, calls, actual, parts)
         evidence = gap.evidence()
         return self.score(value, gap.reason(evidence), evidence=evidence, extra=extra, label=gap.code)
 
@@ -123,13 +123,18 @@ class _Gap:
     expected: Names[str]
     calls: Names[ToolCall]
     actual: Names[str]
-    prefix: int
+    parts: Comparison
     missing: list[str] = field(init=False)
     extra: list[str] = field(init=False)
+    wanted_text: str = field(init=False)
+    called_text: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.missing = surplus(self.expected, self.actual)
-        self.extra = surplus(self.actual, self.expected)
+        shared = self.parts.shared  # the multiset differences are empty where everything is shared
+        self.missing = surplus(self.expected, self.actual) if shared < self.parts.expected else []
+        self.extra = surplus(self.actual, self.expected) if shared < self.parts.actual else []
+        self.wanted_text = listing(self.expected)
+        self.called_text = listing(self.actual)
 
     @property
     def code(self) -> str:
@@ -154,7 +159,7 @@ class _Gap:
         elif self.mode == "subsequence":
             pieces.append(self._first_gap())
         hint = next((f"; {e.note}" for e in evidence if e.code == "TOOL_NAME_MISMATCH"), "")
-        return f"{'; '.join(pieces)}. Expected {listing(self.expected)}, called {listing(self.actual)}{hint}"
+        return f"{'; '.join(pieces)}. Expected {self.wanted_text}, called {self.called_text}{hint}"
 
     def _first_difference(self) -> str:
         pairs = enumerate(zip(self.expected, self.actual, strict=False))
@@ -164,8 +169,9 @@ class _Gap:
         return f"first difference at call {at + 1}: expected {wanted}, got {got}"
 
     def _first_gap(self) -> str:
-        name = self.expected[self.prefix]
-        after = f"after '{shown(self.expected[self.prefix - 1])}'" if self.prefix else "at the start"
+        found = self.parts.prefix
+        name = self.expected[found]
+        after = f"after '{shown(self.expected[found - 1])}'" if found else "at the start"
         if name not in self.actual:
             return f"first difference: '{shown(name)}' expected {after}, never called"
         if name in self.missing:
@@ -175,9 +181,10 @@ class _Gap:
     def evidence(self) -> tuple[Evidence, ...]:
         """Each difference with its reason code and remedy."""
         found = [] if self.mode == "subset" else [self._missing(name) for name in self.missing[:_MOST_EVIDENCE]]
+        code = self.code
         if self.mode in _STRICT:
             found.extend(self._unexpected()[: _MOST_EVIDENCE - len(found)])
-        if self.code == "SEQUENCE_LENGTH_MISMATCH":
+        if code == "SEQUENCE_LENGTH_MISMATCH":
             found.append(
                 Evidence(
                     verdict="mismatch",
@@ -187,13 +194,13 @@ class _Gap:
                     code="SEQUENCE_LENGTH_MISMATCH",
                 )
             )
-        if self.code == "SEQUENCE_ORDER_VIOLATION":
+        if code == "SEQUENCE_ORDER_VIOLATION":
             found.append(
                 Evidence(
                     verdict="mismatch",
-                    claim=listing(self.expected),
-                    value=listing(self.actual),
-                    expected=listing(self.expected),
+                    claim=self.wanted_text,
+                    value=self.called_text,
+                    expected=self.wanted_text,
                     code="SEQUENCE_ORDER_VIOLATION",
                     note="the tools were called in another order; mode unordered ignores the order",
                 )

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from evalspan_collector.run import ToolCall
 from evalspan_evaluators.case import Case
 from evalspan_evaluators.metric import MetricBase
 from evalspan_evaluators.score import Evidence, Score
-from evalspan_evaluators.trajectory.automaton import Verdict, automaton_of
+from evalspan_evaluators.trajectory.automaton import Automaton, Verdict, automaton_of
 from evalspan_evaluators.trajectory.flow import Flow
 from evalspan_evaluators.trajectory.names import listing, near_name, shown
 
@@ -46,8 +47,8 @@ class Trajectory(MetricBase):
         calls = case.tools or ()
         flow = Flow(calls)
         broken: list[tuple[str, Verdict]] = []
-        for rule in self.rules:
-            verdict = automaton_of(rule, strict=self.strict).run(calls, flow)
+        for rule, automaton in zip(self.rules, _automata(self.rules, self.strict), strict=True):
+            verdict = automaton.run(calls, flow)
             if not verdict.accepted:
                 broken.append((rule, verdict))
         kept = len(self.rules) - len(broken)
@@ -64,6 +65,11 @@ class Trajectory(MetricBase):
             evidence=evidence[:20],
             extra=(("progress", progress),),
         )
+
+
+@lru_cache(maxsize=128)
+def _automata(rules: tuple[str, ...], strict: bool) -> tuple[Automaton, ...]:  # noqa: FBT001  cached
+    return tuple(automaton_of(rule, strict=strict) for rule in rules)
 
 
 def _why(rule: str, verdict: Verdict, calls: Sequence[ToolCall], *, strict: bool) -> str:

@@ -15,6 +15,7 @@ TextRule = Literal["exact", "caseless", "loose"]
 #: What the Berkeley function-calling leaderboard ignores in texts, so that "April 1, 2024" equals "april 1 2024".
 _LOOSE = str.maketrans(dict.fromkeys(" ,./-_*^") | {"'": '"'})
 
+_PLAIN = frozenset({int, float, bool, type(None)})
 _INDEX = re.compile(r"\[\d+\]")
 
 
@@ -78,7 +79,9 @@ def _same_kinds(left: Any, right: Any) -> bool:
         return False
     if is_object(left):
         for key, item in left.items():
-            if type(item) is not str and not _same_kinds(item, right[key]):
+            if type(item) is str or (type(item) in _PLAIN and type(item) is type(right[key])):
+                continue
+            if not _same_kinds(item, right[key]):
                 return False
     elif is_list(left):
         return all(map(_same_kinds, left, right))
