@@ -70,7 +70,8 @@ def read_requests(path: str | Path) -> Iterator[OtlpRequest | Problem]:
     elif where.is_file():
         yield from _file(where, in_folder=False)
     else:
-        raise InputError(f"{str(where)!r} does not exist: name an OTLP file, or a folder of them")
+        wrong = "is no regular file" if where.exists() else "does not exist"
+        raise InputError(f"{str(where)!r} {wrong}: name an OTLP file, or a folder of them")
 
 
 def read_path(path: str | Path, *, project: str = "default", received_ns: int = 0) -> Iterator[Intake | Problem]:

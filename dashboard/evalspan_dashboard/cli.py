@@ -10,7 +10,7 @@ from evalspan.errors import EvalspanError
 from evalspan_dashboard.commands import admin, demo, files, keys, listing, serve
 from evalspan_dashboard.commands import doctor as doctor_command
 from evalspan_dashboard.commands import evaluate as evaluate_command
-from evalspan_dashboard.output import errors
+from evalspan_dashboard.output import clean, errors
 
 __all__ = ["app", "main", "root"]
 
@@ -47,6 +47,11 @@ for family in (serve, files, listing, evaluate_command, keys, admin, doctor_comm
     family.register(app)
 
 
+def _not_text(arguments: list[str]) -> str | None:
+    """The first argument whose bytes are no UTF-8: no store holds such text."""
+    return next((a for a in arguments if a != a.encode("utf-8", "replace").decode("utf-8")), None)
+
+
 def main() -> None:
     """Run the command line; errors go to stderr, the exit code says what kind (0, 1, 2 or 3)."""
     try:
@@ -54,6 +59,12 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader went away, as `| head` does: nothing to say
         sys.exit(0)
+    except UnicodeEncodeError:
+        wrong = _not_text(sys.argv[1:])
+        if wrong is None:
+            raise
+        errors.print(f"error: {wrong!r} is no UTF-8: write it in UTF-8")
+        sys.exit(2)
     except EvalspanError as error:
-        errors.print(f"error: {error}")
+        errors.print(f"error: {clean(error, lines=True)}")
         sys.exit(error.exit_code)

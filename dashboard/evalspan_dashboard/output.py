@@ -25,8 +25,10 @@ console = Console(markup=False, highlight=False, soft_wrap=True, width=_width())
 errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 # Control characters but tab and newline, DEL, C1, and the marks that reorder text.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# What JSON lets through as it is and a terminal obeys or reorders text by.
+_OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 def clean(text: object, *, limit: int | None = None, lines: bool = False) -> str:
@@ -51,6 +53,7 @@ def clean(text: object, *, limit: int | None = None, lines: bool = False) -> str
 def print_json(value: Any) -> None:
     """One JSON object on one line of stdout."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _OBEYED.sub(lambda m: f"\\u{ord(m[0]):04x}", text)  # the same JSON, written with escapes
     sys.stdout.write(_SURROGATE.sub("�", text) + "\n")
 
 

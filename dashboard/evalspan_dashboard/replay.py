@@ -1,7 +1,6 @@
 """Replay: sends OTLP files to a collector over gRPC, in order, and counts what was acknowledged."""
 
 import base64
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +13,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from evalspan.errors import StoreUnreachableError
+from evalspan.errors import DecodeError, StoreUnreachableError
+from evalspan_collector.decode import parse_request
+from evalspan_collector.decode_json import parse_body
 from evalspan_collector.formats import OtlpRequest, Problem, read_requests
 
 __all__ = ["ReplayTotal", "replay_paths"]
@@ -78,7 +79,12 @@ def replay_paths(paths: Iterable[Path], *, endpoint: str, api_key: str | None = 
 def _send(
     channel: Any, request: OtlpRequest, metadata: list[tuple[str, str]], total: ReplayTotal, address: str
 ) -> None:
-    message = _message(request)
+    try:
+        message = _message(request)
+    except (DecodeError, json_format.ParseError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        total.problems.append(f"{request.place}: cannot be sent: {reason}")
+        return
     call: Any = channel.unary_unary(
         _METHODS[request.signal], request_serializer=type(message).SerializeToString, response_deserializer=bytes
     )
@@ -108,11 +114,20 @@ def _send(
 
 
 def _message(request: OtlpRequest) -> ExportTraceServiceRequest | ExportLogsServiceRequest:
+    """The request as protobuf, read as leniently as a collector does.
+
+    Raises:
+        DecodeError: It is no OTLP.
+        json_format.ParseError: Its JSON holds something that protobuf has no place for.
+    """
     kind = ExportTraceServiceRequest if request.signal == "traces" else ExportLogsServiceRequest
     if request.json:
         # OTLP JSON writes ids in hex, protobuf's JSON reads them in base64: the one difference between the two.
-        return json_format.ParseDict(_with_base64_ids(json.loads(request.body)), kind(), ignore_unknown_fields=True)
-    return kind.FromString(request.body)
+        found = _with_base64_ids(parse_body(request.body, kind.__name__))
+        return json_format.ParseDict(found, kind(), ignore_unknown_fields=True)
+    message: ExportTraceServiceRequest | ExportLogsServiceRequest
+    message, _ = parse_request(kind, request.body, kind.__name__)
+    return message
 
 
 def _with_base64_ids(node: Any) -> Any:
@@ -141,7 +156,7 @@ def _retryable(error: BaseException) -> bool:
 def _retrying() -> Retrying:
     return Retrying(
         retry=retry_if_exception(_retryable),
-        wait=wait_exponential_jitter(initial=0.2, max=3.0),
+        wait=wait_random_exponential(multiplier=0.2, max=3.0),
         stop=stop_after_delay(5.0),
         reraise=True,
     )

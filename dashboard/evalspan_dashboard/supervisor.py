@@ -139,7 +139,7 @@ class Supervisor:
 
     def _launch(self, child: _Child) -> None:
         child.spec.log_path.parent.mkdir(parents=True, exist_ok=True)
-        child.log = child.spec.log_path.open("ab")
+        child.log = os.fdopen(os.open(child.spec.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
         environment = {**os.environ, **child.spec.environment, PARENT_VARIABLE: str(os.getpid())}
         child.process = subprocess.Popen(  # noqa: S603  our own command line, no shell
             child.spec.command,
@@ -147,6 +147,7 @@ class Supervisor:
             stdout=child.log,
             stderr=subprocess.STDOUT,
             env=environment,
+            umask=0o077,  # whatever a service writes is its owner's alone
             start_new_session=True,  # Ctrl-C reaches the supervisor only: it stops the children in order
         )
         now = self._clock()

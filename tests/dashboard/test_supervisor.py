@@ -120,3 +120,15 @@ def test_a_service_that_never_comes_up_is_reported(tmp_path: Path, events: list[
 
     supervisor.stop()
     assert any("exit code 7" in e.detail and "a.log" in e.detail for e in events)
+
+
+def test_what_a_service_writes_is_its_owners_alone(tmp_path: Path) -> None:
+    supervisor = Supervisor([_spec(tmp_path, "writer")])
+    try:
+        assert supervisor.start()
+    finally:
+        supervisor.stop()
+    assert {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {
+        "writer.beat": 0,
+        "writer.log": 0,
+    }
