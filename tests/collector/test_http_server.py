@@ -126,9 +126,10 @@ def test_a_bomb_is_refused_without_unfolding(served: Served) -> None:
         (b"x", {"content-type": "text/plain"}, 415, "content-type must be"),
         (b"x", {**PROTOBUF, "content-encoding": "br"}, 415, "'br' is not known"),
         (b"no gzip", {**PROTOBUF, "content-encoding": "gzip"}, 400, "no gzip"),
-        (gzip.compress(b"x" * 1000)[:-6], {**PROTOBUF, "content-encoding": "gzip"}, 400, "cut off"),
+        (gzip.compress(b"x" * 1000, mtime=0)[:-6], {**PROTOBUF, "content-encoding": "gzip"}, 400, "cut off"),
         (b"x" * (5 << 20), PROTOBUF, 413, "the limit is 4194304"),
     ],
+    ids=["garbage", "half JSON", "no object", "no type", "other type", "brotli", "no gzip", "cut gzip", "too large"],
 )
 def test_a_refusal_has_its_status_and_says_what_to_do(
     served: Served, body: bytes, headers: dict[str, str], status: int, words: str

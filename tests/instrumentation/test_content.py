@@ -62,7 +62,6 @@ class Model:
         (Model(), '{"mode": "json"}'),
         ((1, {2}), "[1, [2]]"),
     ],
-    ids=repr,
 )
 def test_values_become_json_text(value: object, text: str) -> None:
     assert to_text(value) == text
