@@ -139,10 +139,14 @@ def parse_yaml(text: str, *, name: str = "evalspan.yaml") -> ConfigDocument:
     """Parse YAML text; like `read_yaml` otherwise."""
     import yaml
 
-    loader = yaml.SafeLoader(text)
     try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError(f"{name}:{line}: character {error.character:#04x} has no place in YAML: remove it") from error
+    try:
+        _limit_events(text, name)
         node = loader.get_single_node()
-        _limit_aliases(text, name)
         if node is None:
             return ConfigDocument(name, None)
         lines = _Walk(name).walk(node)
@@ -157,15 +161,22 @@ def parse_yaml(text: str, *, name: str = "evalspan.yaml") -> ConfigDocument:
         loader.dispose()
 
 
-def _limit_aliases(text: str, name: str) -> None:
+def _limit_events(text: str, name: str) -> None:
+    """Stop at the first value, alias or level too many, before the document is built."""
     import yaml
 
-    aliases = 0
+    aliases = values = depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         aliases += isinstance(event, yaml.AliasEvent)
+        values += isinstance(event, yaml.NodeEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        line = event.start_mark.line + 1 if event.start_mark else 1
         if aliases > MAX_ALIASES:
-            line = event.start_mark.line + 1 if event.start_mark else 1
             raise ConfigError(f"{name}:{line}: more than {MAX_ALIASES} aliases (*name): write the values out")
+        if values > MAX_NODES:
+            raise ConfigError(f"{name}:{line}: more than {MAX_NODES} values: split the file")
+        if depth > MAX_DEPTH:
+            raise ConfigError(f"{name}:{line}: nested deeper than {MAX_DEPTH} levels: flatten the file")
 
 
 class _Walk:

@@ -99,6 +99,23 @@ def test_deep_nesting_is_refused_without_a_crash() -> None:
     assert "nested deeper" in failure("a: " + "[" * 100 + "]" * 100)
 
 
+def test_brackets_without_end_are_refused_quickly() -> None:
+    began = time.monotonic()
+    with pytest.raises(ConfigError, match="nested deeper than"):
+        parse_yaml("[" * 500_000)
+    assert time.monotonic() - began < 5
+
+
+def test_a_file_of_too_many_values_is_refused_before_it_is_built() -> None:
+    with pytest.raises(ConfigError, match=r":50000: more than 50000 values: split the file"):
+        parse_yaml("- x\n" * 200_000)
+
+
+def test_a_character_that_has_no_place_in_yaml_is_named_with_its_line() -> None:
+    with pytest.raises(ConfigError, match=r"evalspan.yaml:2: character 0x00 has no place"):
+        parse_yaml('rules:\n  - name: "\0"\n')
+
+
 def test_aliases_and_merges_of_reasonable_size_work_and_keep_their_lines() -> None:
     text = "named:\n  a: &base\n    name: a\n    sample: 0.5\n  b:\n    <<: *base\n    name: b\n"
     document = parse_yaml(text)
