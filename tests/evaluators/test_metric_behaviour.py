@@ -121,6 +121,12 @@ def test_an_invented_id_is_named_with_its_path() -> None:
     assert (evidence.claim, evidence.tool, evidence.path) == ("O-9999", "refund", "$.order")
 
 
+def test_a_text_of_other_digits_is_no_number_and_is_looked_up_as_it_is() -> None:
+    made = call("measure", unit="²3", area="x²3")
+    assert provenance(made, said="Take ²3 and x²3").value == 1.0
+    assert provenance(made).value == 0.0
+
+
 def test_a_value_from_a_later_result_was_not_known_yet() -> None:
     assert provenance(call("refund", None, order="O-7731"), call("get_user", {"orders": ["O-7731"]})).value == 0.0
 
