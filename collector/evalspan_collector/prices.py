@@ -27,12 +27,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalspan.errors import MissingExtraError
+from evalspan_collector.rates import Rates, rates_of
 from evalspan_collector.span import Usage
 from evalspan_collector.usage import priced_usage
 
 if TYPE_CHECKING:
     from genai_prices import Usage as PricedUsage
-    from genai_prices.types import ModelInfo, Provider
+    from genai_prices.types import ModelInfo, ModelPrice, Provider
 
 __all__ = ["Override", "Price", "Prices", "read_overrides"]
 
@@ -191,6 +192,8 @@ class Prices:
         read = read_overrides(Path(overrides_path)) if overrides_path is not None else ()
         self._overrides = (*read, *overrides)
         self._found: dict[tuple[str | None, str], tuple[Provider, ModelInfo] | None] = {}
+        #: By identity of a price in the list, which is kept beside so that the identity stays its own.
+        self._rates: dict[int, tuple[ModelPrice, Rates | None]] = {}
 
     def cost(
         self, provider: str | None, model: str | None, usage: Usage, at_ns: int, service_tier: str | None = None
@@ -214,7 +217,24 @@ class Prices:
             if override.fits(provider, model, at_ns):
                 return Price(override.usd(counted), "override", clamped)
         found = self._find(provider, model)
-        return _bundled(found, counted, at_ns, service_tier, clamped=clamped) if found else None
+        if found is None:
+            return None
+        usd = self._bundled(found, counted, at_ns, service_tier)
+        return None if usd is None else Price(float(usd), _source(), clamped)
+
+    def _bundled(
+        self, found: tuple["Provider", "ModelInfo"], usage: Usage, at_ns: int, tier: str | None
+    ) -> Decimal | None:
+        """The price by the bundled tables: by the rates of the standard tier where they cover it."""
+        at = datetime.fromtimestamp(min(max(at_ns, 0) / 1e9, 253402300799.0), tz=UTC)
+        if tier and tier.lower() in _TIERS:
+            return _ask(found, usage, at, {"service_tier": tier.lower()})
+        price = found[1].get_prices(at)
+        if id(price) not in self._rates:
+            self._rates[id(price)] = price, rates_of(price, lambda probe: _ask(found, probe, at))
+        rates = self._rates[id(price)][1]
+        usd = None if rates is None else rates.usd(usage)
+        return _ask(found, usage, at) if usd is None else usd
 
     def _find(self, provider: str | None, model: str) -> tuple["Provider", "ModelInfo"] | None:
         word = (provider or "").lower() or None
@@ -243,17 +263,14 @@ def _look_up(provider: str | None, model: str) -> tuple["Provider", "ModelInfo"]
     return None
 
 
-def _bundled(
-    found: tuple["Provider", "ModelInfo"], usage: Usage, at_ns: int, tier: str | None, *, clamped: bool
-) -> Price | None:
+def _ask(found: tuple["Provider", "ModelInfo"], usage: Usage, at: datetime, context: Any = None) -> Decimal | None:
+    """The price list's own answer."""
     provider, model = found
-    at = datetime.fromtimestamp(min(max(at_ns, 0) / 1e9, 253402300799.0), tz=UTC)
-    context: Any = {"service_tier": tier.lower()} if tier and tier.lower() in _TIERS else None
     try:
         price = model.calc_price(_priced(usage), provider, genai_request_timestamp=at, price_context=context)
     except (ValueError, LookupError):
         return None
-    return Price(float(price.total_price), _source(), clamped)
+    return price.total_price
 
 
 def _priced(usage: Usage) -> "PricedUsage":
