@@ -9,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help demo test check format format-check lint types rooms bench bench-peers soak screens clean
+.PHONY: help demo test check format format-check lint types rooms bench bench-peers soak clean
 
 help: ## Show this help
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -38,11 +38,8 @@ $(VENV)/.dev: pyproject.toml uv.lock
 demo: $(VENV)/.server ## Start everything on the embedded store, run sample agents, show their scores (ARGS=--once ends by itself)
 	@$(BIN)/evalspan demo $(ARGS)
 
-# Two passes: what computes runs on both cores; what starts whole processes and counts seconds has the machine to itself.
-# Exit code 5 (nothing selected) of one pass is fine: ARGS may have narrowed to the other.
 test: $(VENV)/.dev ## Run all tests (ARGS="-k spool" narrows them)
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not (e2e or wheel or soak)" $(ARGS) || [ $$? -eq 5 ]
-	@$(BIN)/python -m pytest -q -m "(e2e or wheel) and not soak" $(ARGS) || [ $$? -eq 5 ]
+	@$(BIN)/python -m pytest -q $(ARGS)
 
 check: $(VENV)/.dev format-check lint types rooms test ## Everything CI checks
 
