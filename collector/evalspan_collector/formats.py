@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from json import loads
 from pathlib import Path
 from typing import Any, Literal
 
@@ -249,7 +250,17 @@ def _lines(text: str, place: str, *, in_folder: bool) -> Iterator[OtlpRequest | 
     if good:
         yield from items
     elif not in_folder or text.lstrip()[:1] in {"{", "["}:
-        yield Problem(place, f"holds no OTLP, Jaeger or Tempo JSON (starts {text.lstrip()[:40]!r})")
+        yield Problem(place, _no_telemetry(text))
+
+
+def _no_telemetry(text: str) -> str:
+    """Why nothing was found: what looks like JSON and breaks off is told apart from other text."""
+    if text.lstrip()[:1] in {"{", "["}:
+        try:
+            loads(text)
+        except (ValueError, RecursionError) as error:
+            return f"is no valid JSON ({error}): is the file whole?"
+    return f"holds no OTLP, Jaeger or Tempo JSON (starts {text.lstrip()[:40]!r})"
 
 
 def _is_metrics(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import secrets
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ class Doctor:
 
         config = load_config(self._settings.config)
         named = str(self._settings.config) if self._settings.config else "no evalspan.yaml: built-in defaults"
-        return f"{named}: {len(config.rules)} rules, {len(config.alerts)} alerts"
+        return f"{named}: rules {len(config.rules)}, alerts {len(config.alerts)}"
 
     def _look_at_store(self) -> str:
         self._opened().ping()
@@ -212,8 +213,11 @@ class Doctor:
 
     def _look_at_dashboard(self) -> str:
         url = f"http://{self._settings.host}:{self._settings.dashboard_port}"
-        with urllib.request.urlopen(f"{url}/_stcore/health", timeout=5) as reply:  # noqa: S310  our own address
-            reply.read()
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=5) as reply:  # noqa: S310  our own address
+                reply.read()
+        except urllib.error.URLError as error:
+            raise _BrokenError(f"{url} does not answer: {error.reason}", _FIXES["dashboard"]) from error
         return f"{url} answers"
 
     def _request(self) -> ExportTraceServiceRequest:

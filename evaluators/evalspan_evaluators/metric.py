@@ -223,8 +223,8 @@ def create(name: str, parameters: Mapping[str, Any] | None = None) -> Metric | J
     metrics = BUILTIN if name in BUILTIN else available()
     if name not in metrics:
         near = get_close_matches(name, metrics, 1)
-        hint = f", did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"unknown metric {name!r}{hint}: one of {', '.join(sorted(metrics))}")
+        hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(sorted(metrics))}"
+        raise ConfigError(f"unknown metric {name!r}: {hint}")
     cls = metrics[name]
     given = dict(parameters or {})
     known = {f.name: f for f in fields(cast("Any", cls))}

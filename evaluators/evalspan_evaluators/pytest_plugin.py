@@ -160,8 +160,7 @@ def _needs_judge(metric: "Metric | JudgeMetric") -> bool:
 def marked_metrics(item: pytest.Item) -> "list[tuple[Metric | JudgeMetric, float | None]]":
     """Metrics and thresholds of the test's markers, the outermost first.
 
-    Raises:
-        pytest.UsageError: A marker names no metric.
+    A marker that names no metric fails the test.
     """
     from evalspan.errors import ConfigError
     from evalspan_evaluators.evaluate import resolve_metric
@@ -173,11 +172,16 @@ def marked_metrics(item: pytest.Item) -> "list[tuple[Metric | JudgeMetric, float
         metric = given.pop(0) if given else arguments.pop("metric", None)
         threshold = given.pop(0) if given else arguments.pop("threshold", None)
         if metric is None or given or arguments:
-            raise pytest.UsageError(f"{item.nodeid}: write @pytest.mark.metric(metric, threshold=0.8), not {marker!r}")
+            pytest.fail(
+                f"{item.nodeid}: write @pytest.mark.metric(metric, threshold=0.8), not {marker!r}", pytrace=False
+            )
+        problem = ""
         try:
             found.append((resolve_metric(metric), threshold))
         except ConfigError as error:
-            raise pytest.UsageError(f"{item.nodeid}: {error}") from error
+            problem = str(error)
+        if problem:  # told outside the handler, so that no chain of tracebacks is shown
+            pytest.fail(f"{item.nodeid}: {problem}", pytrace=False)
     return found
 
 

@@ -167,6 +167,7 @@ def test_a_folder_is_read_in_order_and_what_is_no_telemetry_is_passed_over(tmp_p
         (b"\x00\x01\x02\xff\xfe", "no OTLP request"),
         (b"hello", "no OTLP, Jaeger or Tempo JSON"),
         (b'{"a": 1}', "without resourceSpans"),
+        (b'{"resourceSpans": [{"resource"', "is the file whole?"),
         (b"\x28\xb5\x2f\xfd\x00", "zstd"),
     ],
 )

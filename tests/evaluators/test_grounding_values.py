@@ -178,6 +178,17 @@ def test_the_peak_of_a_series_is_its_maximum() -> None:
     assert [v.code for v in verdicts("It was 7.25 in March 2021.", rows) if v.flagged] == ["OTHER_DATE"]
 
 
+def test_the_true_value_is_pointed_at_where_the_tool_told_it_not_where_an_earlier_answer_repeated_it() -> None:
+    case = Case(
+        input="What is the weather in Paris?",
+        output="In Paris it is 25.5 C with wind of 14 km/h.",
+        tools=(ToolCall(name="get_weather", result={"city": "Paris", "temp_c": 21.5, "wind_kmh": 14}),),
+        turns=(Turn(input="What is the weather in Berlin?", output="In Berlin it is 21.5 C and clear."),),
+    )
+    (wrong,) = [e for e in evaluate_metric(Grounding(), case).evidence if e.verdict == "contradicted"]
+    assert (wrong.tool, wrong.path, wrong.expected) == ("get_weather", "$.temp_c", "21.5")
+
+
 def test_earlier_turns_and_the_users_words_are_sources() -> None:
     tool = ToolCall(name="rate", result={"rate": 4.75})
     case = Case(

@@ -1,5 +1,7 @@
 """Behaviour, errors and provenance of tool calls."""
 
+import datetime as dt
+import uuid
 from typing import Any
 
 import pytest
@@ -125,6 +127,11 @@ def test_a_text_of_other_digits_is_no_number_and_is_looked_up_as_it_is() -> None
     made = call("measure", unit="²3", area="x²3")
     assert provenance(made, said="Take ²3 and x²3").value == 1.0
     assert provenance(made).value == 0.0
+
+
+def test_a_result_with_objects_that_are_no_json_is_read_as_they_are_written() -> None:
+    due = call("get_bill", {"due": dt.date(2024, 5, 3), "ref": uuid.UUID(int=7)}, user="mia_li_3668")
+    assert provenance(due, call("pay", None, on="2024-05-03", ref=str(uuid.UUID(int=7)))).value == 1.0
 
 
 def test_a_value_from_a_later_result_was_not_known_yet() -> None:

@@ -37,15 +37,7 @@ def run_id_of(project: str, trace_id: str, root_span_id: str) -> str:
 
 
 def build_run(draft: Draft, calls: list[Call], extra: list[Span], reader: Reader, prices: Prices | None) -> Run:
-    """Write a run down.
-
-    Args:
-        draft: Its nodes.
-        calls: Its model calls, in order.
-        extra: Spans outside of it that speak about it: evaluations.
-        reader: Reads messages.
-        prices: Computes costs that no span carries; None leaves them unknown.
-    """
+    """Write a run down; `extra` are spans outside of it that evaluate it, without `prices` costs stay unknown."""
     nodes = list(draft.nodes())
     executions = find_executions(nodes, calls, reader, died=draft.root.virtual)
     found = Findings(draft, nodes, calls, executions, reader)
@@ -57,16 +49,11 @@ def build_run(draft: Draft, calls: list[Call], extra: list[Span], reader: Reader
     counted = [n for n in nodes if n.kind in _COUNTED and not n.hidden and n.span.usage.known]
     embeddings = _outermost(counted, nodes)
     cost, unknown = _cost(draft, steps, embeddings, prices, aggregate=usage_source == "aggregate")
-    spans = [n.span for n in nodes if not n.virtual]
-    held = {s.trace_id for s in spans}
-    spans += [m.span for c in calls for m in c.members if m.span.trace_id not in held]
+    spans = _spans_of(nodes, calls)
     root = draft.root
     grouping = [root.span, *(s for s in _in_order(spans, root)), *(a.span for a in islice(ancestors(root), _CONTEXT))]
     agents = _agents(draft, nodes)
     start, end = min(r.start for r in draft.roots), max(r.end for r in draft.roots)
-    provenance = {**content.sources, "usage": usage_source}
-    if error is not None:
-        provenance["error"] = error[1]
     return Run(
         run_id=run_id_of(root.span.project, root.span.trace_id, root.span.span_id),
         trace_id=root.span.trace_id,
@@ -105,8 +92,15 @@ def build_run(draft: Draft, calls: list[Call], extra: list[Span], reader: Reader
         dialects=tuple(sorted({s.dialect for s in spans})),
         embedding_tokens=add_usage(n.span.usage for n in embeddings).input_tokens,
         waiting_calls=len(found.waiting),
-        provenance=provenance,
+        provenance={**content.sources, "usage": usage_source, **({"error": error[1]} if error is not None else {})},
     )
+
+
+def _spans_of(nodes: list[Node], calls: list[Call]) -> list[Span]:
+    """The spans of a run, those of its calls in other traces among them."""
+    spans = [n.span for n in nodes if not n.virtual]
+    held = {s.trace_id for s in spans}
+    return spans + [m.span for c in calls for m in c.members if m.span.trace_id not in held]
 
 
 def _in_order(spans: list[Span], root: Node) -> list[Span]:

@@ -18,7 +18,7 @@ from evalspan_collector.prices import Price, Prices
 from evalspan_collector.run import Document, ModelCall, Retrieval, Step, ToolCall
 from evalspan_collector.span import Span, SpanKind
 
-__all__ = ["agent_label", "steps_of"]
+__all__ = ["agent_label", "model_call", "price_of", "steps_of"]
 
 _OTHER = frozenset({SpanKind.EMBEDDING, SpanKind.RERANKER, SpanKind.GUARDRAIL, SpanKind.MEMORY, SpanKind.PLAN})
 

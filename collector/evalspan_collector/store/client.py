@@ -247,10 +247,24 @@ class Client:
             raise ClickHouseError(str(error), None) from error
 
 
+def _cause(error: BaseException) -> str:
+    """The system's own words, such as `Connection refused`, not the layers that drivers wrap around them."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError) and found.strerror:
+            return found.strerror
+        reason = getattr(found, "reason", None)  # what urllib3 keeps beside the chain
+        found = reason if isinstance(reason, BaseException) else found.__cause__ or found.__context__
+    return " ".join(str(error).split())[:200]
+
+
 def _translated(error: DriverError, address: Address) -> StoreError:
     code = getattr(error, "code", None)
     if code is None and isinstance(error, OperationalError | StreamFailureError):
-        return StoreUnreachableError(f"the store at {address} does not answer: {error}")
+        return StoreUnreachableError(
+            f"the store at {address} does not answer ({_cause(error)}): start it with `evalspan up`, or name another"
+            " with --store-url, or the port of the embedded one with EVALSPAN_STORE_PORT"
+        )
     if code in _BUSY:
         return StoreUnreachableError(f"the store at {address} is busy: {error}")
     return ClickHouseError(str(error), code)

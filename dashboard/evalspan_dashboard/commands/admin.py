@@ -28,7 +28,7 @@ from evalspan_dashboard.output import console, print_json, print_table
 if TYPE_CHECKING:
     from evalspan_collector.store.admin import StoreHealth
 
-__all__ = ["register"]
+__all__ = ["backup", "delete", "export", "health", "migrate", "register", "restore", "retention"]
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 

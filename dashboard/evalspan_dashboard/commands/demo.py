@@ -60,13 +60,15 @@ def demo(
         else:
             _show(scored, found)
         address = f"http://{settings.host}:{settings.dashboard_port}"
-        if not as_json:
+        if not as_json and not once:
             console.print(f"\ndashboard: {address}")
         store.close()
         if not once:
             console.print("It stays up: open the address, or send spans of your own. Stop with Ctrl-C.")
             sys.stdout.flush()
             supervisor.run()
+    if once and not as_json:
+        console.print(f"\nIt has ended. Look around: evalspan up --data {data}, then open {address}")
     if not found:
         raise EvalspanError("the planted contradiction was not found: this is a bug, please report it")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evalspan.errors import ConfigError, InputError
+from evalspan_dashboard.commands.listing import find_run
 from evalspan_dashboard.commands.options import Config, Data, Project, StoreUrl, connect, read_settings
 from evalspan_dashboard.output import clean, console, errors, print_json, print_table
 
@@ -279,9 +280,7 @@ def case(
     store = connect(read_settings(config=config, data=data, store_url=store_url))
     made: list[Case] = []
     for run_id in run_ids:
-        run = store.run(project, run_id)
-        if run is None:
-            raise InputError(f"there is no run {run_id!r}: see `evalspan runs list`")
+        run = find_run(store, project, run_id)
         try:
             made.append(case_from_run(run, learn=learn or ("output", "sequence")))
         except ValueError as error:

@@ -1,13 +1,16 @@
 """Files: rebuild runs from OTLP files with no service, or send the files to a collector."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evalspan.errors import InputError
 from evalspan_dashboard.commands.options import Json
 from evalspan_dashboard.output import clean, console, errors, number, print_json, print_table, seconds, usd
+
+if TYPE_CHECKING:
+    from evalspan_collector.reconstruct import Reconstruction
 
 __all__ = ["inspect", "register", "replay"]
 
@@ -17,7 +20,9 @@ Paths = Annotated[list[Path], typer.Argument(help="Files or folders; a folder is
 def _check(paths: list[Path]) -> None:
     for path in paths:
         if not path.exists():
-            raise InputError(f"there is no file or folder {str(path)!r}")
+            raise InputError(f"there is no file or folder {str(path)!r}: check the path")
+        if path.is_dir() and (inside := list(path.iterdir())) and all(p.is_dir() for p in inside):
+            raise InputError(f"{str(path)!r} holds only folders and a folder is one capture: name them, as {path}/*")
 
 
 def inspect(
@@ -32,13 +37,17 @@ def inspect(
 
     Reads OTLP protobuf and JSON, JSON lines, Jaeger and Tempo exports, gzip or not, told by their content.
 
+    Ends with exit code 2 when nothing at all could be read.
+
     Example: evalspan inspect captures/run-1 trace.json --json
     """
     from evalspan_collector.prices import Prices
     from evalspan_collector.reconstruct import reconstruct_paths
 
     _check([*paths, *([prices] if prices else [])])
+    nothing = True
     for item in reconstruct_paths(paths, prices=Prices(prices), explain=explain):
+        nothing = nothing and not item.runs and bool(item.problems)
         for problem in item.problems:
             errors.print(f"warning: {clean(problem)}")
         if as_json:
@@ -47,26 +56,35 @@ def inspect(
                 line["explain"] = list(item.explanation)
             print_json(line)
             continue
-        print_table(
-            str(item.path),
-            ("run", "agent", "status", "time", "tokens in/out", "cost", "tools", "flags", "output"),
-            (
-                (
-                    r.run_id,
-                    r.agent,
-                    r.status,
-                    seconds(r.duration_s),
-                    f"{number(r.usage.input_tokens, 0)}/{number(r.usage.output_tokens, 0)}",
-                    usd(r.cost_usd, r.cost_unknown_calls),
-                    ", ".join(t.name + (" FAILED" if t.failed else "") for t in r.tools),
-                    ", ".join(r.flags),
-                    clean(r.output, limit=80),
-                )
-                for r in item.runs
-            ),
-        )
+        if item.runs:
+            _print_runs(item)
+        else:
+            console.print(f"{clean(item.path)}: no runs")
         for text in item.explanation if explain else ():
             console.print(f"  {clean(text)}")
+    if nothing:
+        raise typer.Exit(InputError.exit_code)
+
+
+def _print_runs(item: "Reconstruction") -> None:
+    print_table(
+        str(item.path),
+        ("run", "agent", "status", "time", "tokens in/out", "cost", "tools", "flags", "output"),
+        (
+            (
+                r.run_id,
+                r.agent,
+                r.status,
+                seconds(r.duration_s),
+                f"{number(r.usage.input_tokens, 0)}/{number(r.usage.output_tokens, 0)}",
+                usd(r.cost_usd, r.cost_unknown_calls),
+                ", ".join(t.name + (" FAILED" if t.failed else "") for t in r.tools),
+                ", ".join(r.flags),
+                clean(r.output, limit=80),
+            )
+            for r in item.runs
+        ),
+    )
 
 
 def replay(

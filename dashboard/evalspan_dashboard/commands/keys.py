@@ -22,7 +22,7 @@ from evalspan_dashboard.output import console, errors, print_json, print_table
 if TYPE_CHECKING:
     from evalspan_collector.store.keys import StoredKey
 
-__all__ = ["register"]
+__all__ = ["keys_create", "keys_list", "keys_revoke", "register"]
 
 
 def _key_json(key: "StoredKey") -> dict[str, Any]:

@@ -17,6 +17,7 @@ from evalspan_dashboard.output import clean, console, number, print_json, print_
 
 __all__ = [
     "alerts_list",
+    "find_run",
     "metrics_list",
     "register",
     "run_json",
@@ -28,6 +29,8 @@ __all__ = [
     "summary_json",
 ]
 
+#: Fewer characters of a run id name too many runs.
+_SHORTEST_ID = 4
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Since = Annotated[
@@ -115,6 +118,10 @@ def summary_json(row: RunSummary) -> dict[str, Any]:
     }
 
 
+def _count(number_of: int, noun: str) -> str:
+    return f"{number_of} {noun}" if number_of == 1 else f"{number_of} {noun}s"
+
+
 def _verdict(score: ScoreRecord) -> str:
     if score.error is not None:
         return "error"
@@ -165,17 +172,20 @@ def runs_list(
 
 
 def _print_runs(store: Store, rows: list[RunSummary], project: str | None) -> None:
+    if not rows:
+        console.print("No such runs: send spans to the collector, try `evalspan demo`, or ask for more")
+        return
     scores: dict[tuple[str, str], list[ScoreRecord]] = {}
     query = ScoreQuery(project=project, run_ids=tuple(r.run_id for r in rows), limit=100_000)
-    for score in store.scores(query) if rows else []:
+    for score in store.scores(query):
         scores.setdefault((score.project, score.run_id), []).append(score)
     print_table(
-        f"{len(rows)} runs" if rows else "No runs yet: send spans to the collector, or try: evalspan demo",
+        _count(len(rows), "run"),
         ("run", "started", "agent", "status", "state", "time", "cost", "tools", "scores", "output"),
         (
             (
                 r.run_id,
-                iso_time(r.started_ns)[:19],
+                iso_time(r.started_ns)[:19].replace("T", " "),
                 r.agent,
                 r.status,
                 r.state,
@@ -192,7 +202,7 @@ def _print_runs(store: Store, rows: list[RunSummary], project: str | None) -> No
 
 
 def runs_show(
-    run_id: Annotated[str, typer.Argument(help="Run id, from `evalspan runs list`.")],
+    run_id: Annotated[str, typer.Argument(help="Run id, from `evalspan runs list`, or its first characters.")],
     project: Project = None,
     as_json: Json = False,
     data: Data = None,
@@ -201,17 +211,35 @@ def runs_show(
 ) -> None:
     """Show one run: its steps with arguments and results, usage, cost, and scores with their evidence.
 
-    Example: evalspan runs show 3f6c1f0f9f3e4c55 --json
+    Example: evalspan runs show 3f6c1f0f --json
     """
     store = connect(read_settings(config=config, data=data, store_url=store_url))
-    run = store.run(project, run_id)
-    if run is None:
-        raise InputError(f"there is no run {run_id!r}: list them with `evalspan runs list`")
+    run = find_run(store, project, run_id)
     scores = store.scores(ScoreQuery(project=run.project, run_ids=(run.run_id,)))
     if as_json:
         print_json(run_json(run, scores))
         return
     _print_run(run, scores)
+
+
+def find_run(store: Store, project: str | None, run_id: str) -> Run:
+    """The run of an id, or of its first four or more characters among the newest 10,000 runs.
+
+    Raises:
+        InputError: No run has it, or several begin with it.
+    """
+    run = store.run(project, run_id)
+    if run is not None:
+        return run
+    near: list[RunSummary] = []
+    if len(run_id) >= _SHORTEST_ID:
+        near = [r for r in store.runs(RunQuery(project=project, limit=10_000)) if r.run_id.startswith(run_id)]
+    if len(near) > 1:
+        raise InputError(f"{len(near)} runs begin with {run_id!r}: give more of the id, as {near[0].run_id!r}")
+    run = store.run(near[0].project, near[0].run_id) if near else None
+    if run is None:
+        raise InputError(f"there is no run {run_id!r}: list them with `evalspan runs list`")
+    return run
 
 
 def _print_run(run: Run, scores: list[ScoreRecord]) -> None:
@@ -290,7 +318,7 @@ def scores_list(
             print_json({"run_id": row.run_id, "project": row.project, **score_json(row)})
         return
     print_table(
-        f"{len(rows)} scores",
+        _count(len(rows), "score"),
         ("run", "metric", "rule", "value", "verdict", "reason"),
         (
             (r.run_id, r.metric, r.rule, number(r.value), _verdict(r), clean(r.error or r.reason, limit=160))
@@ -329,7 +357,12 @@ def alerts_list(
             print_json(row)
         return
     columns = ("alert", "state", "value", "sample", "created_at" if events else "since_at")
-    print_table(f"{len(rows)} alerts", columns, ([row.get(c) for c in columns] for row in rows))
+    print_table(
+        _count(len(rows), "change" if events else "alert"),
+        columns,
+        ([number(row[c], 3) if c == "value" else row.get(c) for c in columns] for row in rows),
+        numeric=("value", "sample"),
+    )
 
 
 def metrics_list(as_json: Json = False) -> None:
@@ -354,6 +387,7 @@ def metrics_list(as_json: Json = False) -> None:
                 "metric": name,
                 "threshold": cls.default_threshold,
                 "requires": list(cls.requires),
+                "judge": hasattr(cls, "evaluate_with"),
                 "parameters": {
                     k: v if isinstance(v, str | int | float | bool | None) else repr(v) for k, v in parameters.items()
                 },
@@ -366,9 +400,17 @@ def metrics_list(as_json: Json = False) -> None:
         return
     columns = ("metric", "summary", "requires", "parameters")
     print_table(
-        f"{len(rows)} metrics",
+        f"{len(rows)} metrics; a judge is a model that is asked",
         columns,
-        ((r["metric"], r["summary"], ", ".join(r["requires"]), ", ".join(r["parameters"])) for r in rows),
+        (
+            (
+                r["metric"],
+                r["summary"],
+                ", ".join([*r["requires"], *(["a judge"] if r["judge"] else [])]),
+                ", ".join(r["parameters"]),
+            )
+            for r in rows
+        ),
     )
 
 

@@ -14,19 +14,30 @@ from typing import Annotated, Any
 import typer
 
 from evalspan.errors import ConfigError
-from evalspan_collector.settings import Settings
+from evalspan_collector.settings import Settings, is_loopback
 from evalspan_dashboard.commands.options import Config, Data, StoreUrl, read_settings, store_token
-from evalspan_dashboard.output import console, errors
+from evalspan_dashboard.output import clean, console, errors
 from evalspan_dashboard.supervisor import ServiceEvent, Supervisor, watch_parent
 
 __all__ = ["collector", "dashboard", "register", "start_all", "store", "up", "worker"]
 
 Host = Annotated[str | None, typer.Option("--host", help="Address to listen on.", show_default="127.0.0.1")]
-GrpcPort = Annotated[int | None, typer.Option("--grpc-port", help="OTLP/gRPC port.", show_default="4317")]
-HttpPort = Annotated[int | None, typer.Option("--http-port", help="OTLP/HTTP port.", show_default="4318")]
-StorePort = Annotated[int | None, typer.Option("--store-port", help="Port of the embedded store.", show_default="8123")]
-DashboardPort = Annotated[int | None, typer.Option("--dashboard-port", help="Dashboard port.", show_default="8501")]
-MetricsPort = Annotated[int | None, typer.Option("--metrics-port", help="Self-metrics port.", show_default="9464")]
+GrpcPort = Annotated[
+    int | None, typer.Option("--grpc-port", help="OTLP/gRPC port (EVALSPAN_GRPC_PORT).", show_default="4317")
+]
+HttpPort = Annotated[
+    int | None, typer.Option("--http-port", help="OTLP/HTTP port (EVALSPAN_HTTP_PORT).", show_default="4318")
+]
+StorePort = Annotated[
+    int | None,
+    typer.Option("--store-port", help="Port of the embedded store (EVALSPAN_STORE_PORT).", show_default="8123"),
+]
+DashboardPort = Annotated[
+    int | None, typer.Option("--dashboard-port", help="Dashboard port (EVALSPAN_DASHBOARD_PORT).", show_default="8501")
+]
+MetricsPort = Annotated[
+    int | None, typer.Option("--metrics-port", help="Self-metrics port (EVALSPAN_METRICS_PORT).", show_default="9464")
+]
 Insecure = Annotated[
     bool | None,
     typer.Option("--insecure", help="Allow an address that others can reach without TLS and keys.", show_default="no"),
@@ -57,6 +68,15 @@ def _owned(settings: Settings) -> Generator[None]:
         yield
 
 
+def _last_line(log: Path) -> str:
+    """What a process said last, empty where it said nothing."""
+    try:
+        lines = log.read_text(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((clean(line, limit=300) for line in reversed(lines) if line.strip()), "")
+
+
 def _tell(event: ServiceEvent) -> None:
     if event.state in ("unresponsive", "backing_off"):
         errors.print(f"{event.name}: {event.state.replace('_', ' ')}, {event.detail}")
@@ -67,10 +87,16 @@ def start_all(settings: Settings, *, without_dashboard: bool = False) -> Generat
     """Run the embedded store, collector, worker and dashboard as supervised processes while the block lasts.
 
     Raises:
-        ConfigError: A port is busy, the folder is owned by another `up`, or a process never came up.
+        ConfigError: A port is busy, strangers could reach it, the folder is owned by another `up`, or a process never
+            came up.
     """
     from evalspan_dashboard.services import check_ports, service_specs
 
+    if not (is_loopback(settings.host) or settings.insecure or settings.uses_tls):
+        raise ConfigError(
+            f"--host {settings.host!r} can be reached from other machines: listen on 127.0.0.1, pass --insecure,"
+            " or start the collector alone with TLS and keys (docs/deploy.md)"
+        )
     with _owned(settings):
         check_ports(settings, without_dashboard=without_dashboard)
         supervisor = Supervisor(service_specs(settings, without_dashboard=without_dashboard), on_event=_tell)
@@ -81,13 +107,17 @@ def start_all(settings: Settings, *, without_dashboard: bool = False) -> Generat
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         try:
+            if not errors.is_terminal:  # where no spinner turns
+                errors.print("starting ...")
             with errors.status("starting ..."):
                 started = supervisor.start()
             if not started:
                 down = [name for name, state in supervisor.states.items() if state not in ("ready", "stopped")]
                 if down:
+                    last = _last_line(settings.data_dir.logs / f"{down[0]}.log")
                     raise ConfigError(
-                        f"{', '.join(down)} did not start: see the logs in {str(settings.data_dir.logs)!r}"
+                        f"{', '.join(down)} did not start{': ' + last if last else ''};"
+                        f" see the logs in {str(settings.data_dir.logs)!r}"
                     )
             yield supervisor
         finally:

@@ -269,7 +269,18 @@ class Figures(Reading):
             score = near + alike
             if (near >= 0.45 or alike >= 0.75) and (best is None or score > best[0]):
                 best = (score, fact)
-        return best[1] if best else None
+        return self.first_told(best[1]) if best else None
+
+    def first_told(self, fact: Fact) -> Fact:
+        """The same value in a tool's result, the latest one, where an earlier answer only repeated it."""
+        if fact.record.source.kind != "earlier_turn":
+            return fact
+        same = [
+            f
+            for _, f in self.index.numbers
+            if f.record.source.kind == "tool_result" and number_of(f) == number_of(fact)
+        ]
+        return max(same, key=lambda f: f.record.source.call, default=fact)
 
     def articles(self) -> list[ClaimVerdict]:
         """`38 points, six assists and a steal`: in such a list an article counts one."""

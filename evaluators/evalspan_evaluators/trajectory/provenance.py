@@ -5,12 +5,11 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, ClassVar
 
 from evalspan_collector.run import ToolCall
 from evalspan_evaluators.case import Case
-from evalspan_evaluators.jsonvalue import is_list, is_object, leaves, loaded, member_path, short
+from evalspan_evaluators.jsonvalue import is_object, leaves, loaded, member_path, short
 from evalspan_evaluators.metric import MetricBase
 from evalspan_evaluators.score import Evidence, Score
 from evalspan_evaluators.trajectory.identity import ByIdentity
@@ -23,7 +22,8 @@ _ID = r"(?<![\w.-])(?=[\w-]{0,60}\d)[\w]{1,60}(?:-\w{1,60}){0,8}(?![\w-])"
 _IDS = re.compile(_ID)
 #: The same beside e-mails and URLs.
 _ADDRESSES = re.compile(rf"[\w.+-]{{1,64}}@[\w-]{{1,64}}(?:\.[\w-]{{1,64}}){{1,5}}|https?://[^\s\"'<>]{{3,500}}|{_ID}")
-_DIGIT = re.compile(r"\d")
+#: Without any of these there is no such value.
+_HINT = re.compile(r"[\d@]|://")
 _LONGEST_TEXT = 2_000
 #: Up to this length it is quicker to look for ids at once.
 _SHORT = 20
@@ -40,7 +40,6 @@ _RELATIVE = re.compile(
 _SMALL = 100
 _MOST_TEXT = 4_000_000
 _MOST_VALUES = 200
-_MOST_LINES = 10_000
 _MOST_LEAVES = 2_000
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 #: Longer texts of a result are searched, not looked up.
@@ -51,15 +50,11 @@ _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
 class _Known:
-    """Everything the agent had seen before a call; values are looked up in it.
-
-    Results are kept as lines, one for each text, number and key: most values are one of them, others a part of one.
-    """
+    """Everything the agent had seen before a call, as text; values are looked up in it."""
 
     def __init__(self, case: Case) -> None:
         self._size = 0
         self._texts: list[str] = []
-        self._lines: set[str] = set()
         self._definitions = case.tool_definitions or ()
         self._counted = 0
         self._numbers: set[str] = set()
@@ -74,32 +69,34 @@ class _Known:
 
     def add(self, result: Any) -> None:
         """A result the agent has got."""
-        if result is not None:
-            self._add_texts(_lines(result))
-            self._lines.update(self._texts[-1].split("\n") if self._texts else ())
+        text = result if isinstance(result, str) else "" if result is None else _text(result)
+        if text:
+            if self._size + len(text) > _MOST_TEXT:
+                text = text[: _MOST_TEXT - self._size]
+            self._size += len(text)
+            self._texts.append(text.casefold())
 
     def _add_texts(self, *texts: str | None) -> None:
         for text in texts:
-            if text and self._size < _MOST_TEXT:
-                self._texts.append(text[: _MOST_TEXT - self._size].casefold())
-                self._size += len(text)
+            self.add(text)
 
     def _all_texts(self) -> list[str]:
         """Every text, those of the tools' definitions included, which are read last."""
         for definition in self._definitions:
             if definition.parameters:
-                self._add_texts(_definition_lines(definition.parameters))
+                self._add_texts(_definition_text(definition.parameters))
         self._definitions = ()
         return self._texts
 
     def holds(self, value: str) -> bool:
         folded = value.casefold()
-        if folded in self._lines:
-            return True
-        # The newest first: most values come from there.
-        return any(folded in text for text in reversed(self._texts)) or (
-            bool(self._definitions) and any(folded in text for text in self._all_texts())
-        )
+        for text in reversed(self._texts):  # most values come from the newest result
+            if folded in text:
+                return True
+        if not self._definitions:
+            return False
+        seen = len(self._texts)
+        return any(folded in text for text in self._all_texts()[seen:])
 
     def relative_dates(self) -> bool:
         return any(_RELATIVE.search(text) for text in self._all_texts())
@@ -132,49 +129,27 @@ class _Known:
         return _plain_number(number) in self._numbers or _derived(float(number), self._values)
 
 
-def _lines(result: Any) -> str:
-    """The texts, numbers and keys of a value, each on a line."""
-    if isinstance(result, str):
-        return result
-    found: list[str] = []
-    nodes: list[Any] = [result]
-    while nodes:
-        node = nodes.pop()
-        if type(node) is str:
-            found.append(node)
-        elif isinstance(node, (int, float)):
-            found.append(str(node))
-        elif is_object(node):
-            nodes.extend(node)
-            nodes.extend(node.values())
-        elif is_list(node):
-            nodes.extend(node)
-        elif node is not None:
-            found.append(str(node))
-        if len(found) + len(nodes) > _MOST_LINES:
-            return _written(result)
-    return "\n".join(found)
-
-
 def _plain_number(text: str) -> str:
     plain = text.replace(",", "")
     return plain.rstrip("0").rstrip(".") if "." in plain else plain.lstrip("0") or "0"
 
 
-def _written(value: Any) -> str:
+def _text(value: Any) -> str:
+    """A value as text; ids, numbers, dates and addresses in it stay as they are."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
+        # Python's own writing takes a third of the time of JSON; it differs where an object is no JSON, such as
+        # `datetime.date(2024, 5, 3)`.
+        text = repr(value)
+        return text if "(" not in text and "<" not in text else json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, TypeError, RecursionError):
         return ""
 
 
-_definition_lines = ByIdentity(_lines)
+_definition_text = ByIdentity(_text)
 
 
 def _checkable(value: Any) -> Sequence[str]:
     """The parts of a value that a model cannot know by itself."""
-    if isinstance(value, str):
-        return _text_parts(value)
     if isinstance(value, (int, float)):
         if isinstance(value, bool) or -_SMALL < value < _SMALL or not math.isfinite(value):
             return ()
@@ -183,12 +158,12 @@ def _checkable(value: Any) -> Sequence[str]:
 
 
 def _text_parts(text: str) -> Sequence[str]:
-    if len(text) > _LONGEST_TEXT:  # prose the agent wrote, such as a document or code
-        return ()
-    pattern = _ADDRESSES if "@" in text or "://" in text else _IDS
-    if pattern is _IDS and len(text) > _SHORT and _DIGIT.search(text) is None:
-        return ()
-    return [part for part in pattern.findall(text) if not (part[0].isdecimal() and _is_common(part))]
+    if len(text) > _SHORT and (len(text) > _LONGEST_TEXT or _HINT.search(text) is None):
+        return ()  # longer is prose the agent wrote, such as a document or code
+    parts = (_ADDRESSES if "@" in text or "://" in text else _IDS).findall(text)
+    if parts and parts[0][0].isalpha() and len(parts) == 1:
+        return parts
+    return [part for part in parts if not (part[0].isdecimal() and _is_common(part))]
 
 
 def _is_common(part: str) -> bool:
@@ -257,13 +232,17 @@ class ArgumentProvenance(MetricBase):
         found: list[tuple[str, Sequence[str]]] = []
         left = _MOST_VALUES
         for place, leaf in _places(loaded(call.arguments)):
-            parts = _checkable(leaf)
-            if not parts or (self.ignore and self._is_ignored(_path(call, place))):
+            if type(leaf) is str:
+                parts = _text_parts(leaf)
+            elif type(leaf) is int and -_SMALL < leaf < _SMALL:
                 continue
-            found.append((place, parts[:left]))
-            left -= len(parts)
-            if left <= 0:
-                break
+            else:
+                parts = _checkable(leaf)
+            if parts and not (self.ignore and self._is_ignored(_path(call, place))):
+                found.append((place, parts))
+                left -= len(parts)
+                if left <= 0:
+                    break
         return found
 
     def _is_ignored(self, path: str) -> bool:
@@ -271,14 +250,16 @@ class ArgumentProvenance(MetricBase):
 
 
 def _is_flat(arguments: Any) -> bool:
-    return is_object(arguments) and _PLAIN.issuperset(map(type, arguments.values()))
+    return (
+        is_object(arguments)
+        and len(arguments) <= _MOST_LEAVES
+        and _PLAIN.issuperset([type(v) for v in arguments.values()])
+    )
 
 
 def _places(arguments: Any) -> Iterable[tuple[str, Any]]:
     """Every scalar with its path; of flat objects, which most arguments are, with its key: paths take time."""
-    if _is_flat(arguments):
-        return islice(arguments.items(), _MOST_LEAVES)
-    return leaves(arguments, limit=_MOST_LEAVES)
+    return arguments.items() if _is_flat(arguments) else leaves(arguments, limit=_MOST_LEAVES)
 
 
 def _path(call: ToolCall, place: str) -> str:
