@@ -110,7 +110,9 @@ def test_an_empty_case_is_not_applicable_or_scored_but_never_an_error(name: str)
 @pytest.mark.parametrize("name", [n for n in PLAIN if n not in MODELS | {"grounding"}])
 def test_a_megabyte_of_noise_takes_less_than_a_second_and_raises_nothing(name: str, kind: str) -> None:
     metric = create(name, PARAMETERS.get(name))
-    evaluate_metric(metric, Case(output="warm up, please do", input="warm up"))
+    # Long enough that every metric loads what it loads once, the language model among them.
+    warm = "This is a whole sentence of plain English, long enough to load everything that is loaded only once."
+    evaluate_metric(metric, Case(output=warm, input=warm))
     case = noisy(NOISE[kind])
     started = time.process_time()
     score = evaluate_metric(metric, case)

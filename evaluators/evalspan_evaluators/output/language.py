@@ -68,10 +68,6 @@ class Detection:
     letters: int
 
 
-#: A language shows long before: more text only takes more time.
-_MOST_LETTERS = 50_000
-
-
 @lru_cache(maxsize=1)
 def _identifier() -> Any:
     try:
@@ -100,7 +96,7 @@ def detect_language(text: str) -> Detection | None:
     fewest = _FEWEST_LETTERS if latin * 2 > letters else _FEWEST_OTHER_LETTERS
     if letters < fewest and signs < _FEWEST_SIGNS:
         return None
-    code = str(_identifier().classify(plain[:_MOST_LETTERS])[0])
+    code = str(_identifier().classify(plain)[0])
     code = _SAME.get(code, code)
     if code in ("id", "ms"):
         code = _indonesian_or_malay(plain, code)
