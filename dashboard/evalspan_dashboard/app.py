@@ -1,4 +1,7 @@
-"""Dashboard: navigation only; each page is one screen."""
+"""Dashboard: navigation only; each page is one screen.
+
+Pages have no icons: Streamlit takes the icon of a page for the browser tab and fetches it from a font host.
+"""
 
 import streamlit as st
 
@@ -6,9 +9,9 @@ st.set_page_config(page_title="evalspan", layout="wide")
 
 st.navigation(
     [
-        st.Page("pages/overview.py", title="Overview", icon=":material/monitoring:", default=True),
-        st.Page("pages/runs.py", title="Runs", icon=":material/list:", url_path="runs"),
-        st.Page("pages/run.py", title="Run", icon=":material/account_tree:", url_path="run"),
-        st.Page("pages/alerts.py", title="Alerts", icon=":material/notifications:", url_path="alerts"),
+        st.Page("pages/overview.py", title="Overview", default=True),
+        st.Page("pages/runs.py", title="Runs", url_path="runs"),
+        st.Page("pages/run.py", title="Run", url_path="run"),
+        st.Page("pages/alerts.py", title="Alerts", url_path="alerts"),
     ]
 ).run()
