@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evalspan_collector.records import AlertEvent, AlertState, OutcomeRecord, RunSummary, ScoreRecord
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 NS = 1_000_000_000
+#: Reads of one screen that run at the same time.
+_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,22 +183,25 @@ def overview(
         )
 
     current, previous = series(start, now_ns + NS), series(start - window.seconds * NS, start)
-    runs, scores = store.run_series(current), store.score_series(current)
     # Percentiles of a whole window come from one bucket as wide as the window, never from averages of buckets.
-    whole = SeriesQuery(
-        since_ns=start, until_ns=now_ns + NS, step_s=10 * 365 * 86_400, project=project, agent=agent,
-        environment=environment,
-    )  # fmt: skip
-    worst = store.scores(ScoreQuery(project=project, passed=False, since_ns=start, limit=200))
+    whole = replace(current, step_s=10 * 365 * 86_400)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        runs = pool.submit(store.run_series, current)
+        scores = pool.submit(store.score_series, current)
+        total = pool.submit(store.run_series, whole)
+        total_before = pool.submit(store.run_series, replace(whole, since_ns=previous.since_ns, until_ns=start))
+        scores_before = pool.submit(store.score_series, previous)
+        failed = pool.submit(store.scores, ScoreQuery(project=project, passed=False, since_ns=start, limit=200))
+    worst = failed.result()
     if agent is not None:
         worst = [s for s in worst if s.agent == agent]
     return Overview(
-        now=_totals(store.run_series(whole)),
-        before=_totals(store.run_series(previous)),
-        metrics=_metric_totals(scores),
-        metrics_before=_metric_totals(store.score_series(previous)),
-        runs=tuple(runs),
-        scores=tuple(scores),
+        now=_totals(total.result()),
+        before=_totals(total_before.result()),
+        metrics=_metric_totals(scores.result()),
+        metrics_before=_metric_totals(scores_before.result()),
+        runs=tuple(runs.result()),
+        scores=tuple(scores.result()),
         worst=tuple(sorted(worst, key=lambda s: (s.value if s.value is not None else 1.0, -s.run_started_ns))[:10]),
     )
 

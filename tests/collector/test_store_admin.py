@@ -126,7 +126,7 @@ def test_deleting_a_user_removes_every_trace_of_him_from_the_parts(
 def _holding(folder: Path, store: ClickHouseStore, text: str) -> list[str]:
     """Files of active parts that hold a text; an incompressible one lies in them as it is."""
     rows = store.client.rows("SELECT path FROM system.parts WHERE active AND database = currentDatabase()")
-    files = [file for (path,) in rows for file in (folder / path).iterdir()]
+    files = [file for (path,) in rows for file in (folder / path).rglob("*") if file.is_file()]
     assert files
     return [str(file) for file in files if text.encode() in file.read_bytes()]
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -442,6 +443,46 @@ def test_many_older_revisions_push_no_run_off_a_page(store: Store) -> None:
     assert [r.run_id for r in found] == ["kept", "m0", "m1"]
     assert [r.revision for r in found] == [1, 9, 9]
     assert store.runs(RunQuery(project="default", since_ns=NOW + 1)) == []
+
+
+def test_a_list_reaches_the_oldest_runs(store: Store) -> None:
+    now, day = time.time_ns(), 86_400 * SECOND
+    ages = (0, 1, 3, 7, 9, 20, 400)
+    for age in ages:
+        store.write_runs([run(f"d{age}", started_ns=now - age * day, session_id=f"s{age}")], token=f"t{age}")
+    seen: list[str] = []
+    before = None
+    while rows := store.runs(RunQuery(before=before, limit=2)):
+        seen += [row.run_id for row in rows]
+        before = (rows[-1].started_ns, rows[-1].run_id)
+    assert seen == [f"d{age}" for age in ages]
+    assert [row.run_id for row in store.runs(RunQuery(session_id="s400"))] == ["d400"]
+    assert [row.run_id for row in store.runs(RunQuery(since_ns=now - 10 * day, limit=5))] == [f"d{a}" for a in ages[:5]]
+    assert [row.run_id for row in store.runs(RunQuery(until_ns=now - 8 * day, limit=1))] == ["d9"]
+
+
+def test_a_run_whose_start_moved_leaves_its_old_window(store: Store) -> None:
+    now, hour = time.time_ns(), 3600 * SECOND
+    store.write_runs([run("r1", started_ns=now - hour, agent="early")], token="1")
+    store.write_runs([run("r1", started_ns=now - 5 * hour, agent="late", revision=2)], token="2")
+    window = SeriesQuery(since_ns=now - 2 * hour, until_ns=now, step_s=60)
+    assert store.run_series(window) == []
+    assert store.runs(RunQuery(since_ns=window.since_ns)) == []
+    assert store.facets(None, since_ns=window.since_ns).agents == ()
+    assert store.runs(RunQuery(agent="early")) == []
+    assert [row.agent for row in store.runs(RunQuery(since_ns=now - 6 * hour))] == ["late"]
+
+
+def test_the_same_run_in_two_projects_is_two_runs(store: Store) -> None:
+    now = time.time_ns()
+    for project in ("a", "b"):
+        store.write_runs([run("r1", project=project, started_ns=now)], token=project)
+        store.write_scores([score("r1", project=project, created_ns=now, run_started_ns=now)], token=f"s{project}")
+    assert {row.project for row in store.runs(RunQuery())} == {"a", "b"}
+    window = SeriesQuery(since_ns=now - SECOND, until_ns=now + SECOND, step_s=60)
+    assert sum(point.runs for point in store.run_series(window)) == 2
+    assert sum(point.scored for point in store.score_series(window)) == 2
+    assert {row.project for row in store.scores(ScoreQuery(run_ids=("r1",)))} == {"a", "b"}
 
 
 def test_projects_do_not_see_each_other(store: Store) -> None:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Final
 
 from evalspan_collector.records import AlertEvent, AlertState
-from evalspan_collector.store._runs import project_condition
+from evalspan_collector.store._current import project_condition
 from evalspan_collector.store.client import Client
 
 __all__ = ["AlertTables"]

@@ -2,11 +2,17 @@
 
 # ruff: noqa: S608 - statements are put together from constants of ours; values travel as parameters
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from evalspan_collector.records import Aggregate
-from evalspan_collector.store._runs import project_condition, recent_condition
+from evalspan_collector.store._current import (
+    WIDE_NS,
+    current_runs,
+    current_scores,
+    project_condition,
+    written_since,
+)
 from evalspan_collector.store.client import Client
 from evalspan_collector.store.contract import AggregateQuery, Facets, RunPoint, ScorePoint, SeriesQuery
 
@@ -25,6 +31,13 @@ _OF_RUN: Final = {
     "error_rate": "toFloat64(status = 'error')",
     "runs": "toFloat64(1)",
 }
+_READS: Final[dict[str, tuple[str, ...]]] = {
+    "cost": ("cost_usd",),
+    "latency": ("duration_s",),
+    "tokens": ("input_tokens", "output_tokens"),
+    "error_rate": ("status",),
+    "runs": (),
+}
 _FUNCTIONS: Final = {
     "avg": "avg",
     "min": "min",
@@ -37,35 +50,43 @@ _FUNCTIONS: Final = {
 }
 
 
-def _window(query: AggregateQuery | SeriesQuery, start: str, written: str, now_ns: int) -> tuple[str, dict[str, Any]]:
-    condition, parameters = project_condition(query.project)
-    prune, more = recent_condition(written, query.since_ns, now_ns)
-    conditions = [condition, f"{start} >= {{since:Int64}}", f"{start} < {{until:Int64}}", prune]
-    if query.agent is not None:
-        conditions.append("agent = {agent:String}")
-    return " AND ".join(conditions), {
-        **parameters,
-        **more,
+def _window(query: AggregateQuery | SeriesQuery, start: str, now_ns: int) -> tuple[list[str], dict[str, Any]]:
+    """Conditions on current rows of the window, and their parameters."""
+    conditions = [f"{start} >= {{since:Int64}}", f"{start} < {{until:Int64}}"]
+    parameters: dict[str, Any] = {
         "since": query.since_ns,
         "until": query.until_ns,
-        "agent": query.agent or "",
-        "environment": query.environment or "",
+        "floor": written_since(query.since_ns, now_ns),
     }
+    if query.agent is not None:
+        conditions.append("agent = {agent:String}")
+        parameters["agent"] = query.agent
+    return conditions, parameters
 
 
-def _runs_where(query: AggregateQuery | SeriesQuery, now_ns: int) -> tuple[str, dict[str, Any]]:
-    where, parameters = _window(query, "started_ns", "updated_ns", now_ns)
+def _runs(query: AggregateQuery | SeriesQuery, columns: tuple[str, ...], now_ns: int) -> tuple[str, dict[str, Any]]:
+    """`FROM ... WHERE ...` of the current runs of a window, and its parameters."""
+    project, parameters = project_condition(query.project)
+    conditions, more = _window(query, "started_ns", now_ns)
     if query.environment is not None:
-        where += " AND environment = {environment:String}"
-    return f"{where} AND state != 'withdrawn'", parameters
+        conditions.append("environment = {environment:String}")
+        more["environment"] = query.environment
+    source = current_runs((*columns, "started_ns", "state", "agent", "environment"), project)
+    return f"FROM {source} WHERE {' AND '.join(conditions)} AND state != 'withdrawn'", {**parameters, **more}
 
 
-def _scores_where(query: AggregateQuery | SeriesQuery, now_ns: int) -> tuple[str, dict[str, Any]]:
-    where, parameters = _window(query, "run_started_ns", "created_ns", now_ns)
+def _scores(query: AggregateQuery | SeriesQuery, columns: tuple[str, ...], now_ns: int) -> tuple[str, dict[str, Any]]:
+    """Likewise of the current scores."""
+    project, parameters = project_condition(query.project)
+    conditions, more = _window(query, "run_started_ns", now_ns)
+    names = (*columns, "run_started_ns", "superseded", "agent")
     if query.environment is not None:
-        runs, _ = _runs_where(query, now_ns)
-        where += f" AND (project, run_id) IN (SELECT project, run_id FROM runs FINAL WHERE {runs})"
-    return f"{where} AND NOT superseded", parameters
+        runs, of_runs = _runs(query, ("project", "run_id"), now_ns)
+        more.update(of_runs)
+        conditions.append(f"(project, run_id) IN (SELECT project, run_id {runs})")
+        names = ("project", "run_id", *names)
+    source = current_scores(names, project, wide=now_ns - query.since_ns > WIDE_NS)
+    return f"FROM {source} WHERE {' AND '.join(conditions)} AND NOT superseded", {**parameters, **more}
 
 
 class NumberReader:
@@ -79,13 +100,13 @@ class NumberReader:
         """One number over a window."""
         if query.of in ("score", "pass_rate"):
             return self._of_scores(query)
-        where, parameters = _runs_where(query, self._clock())
+        source, parameters = _runs(query, ("run_id", *_READS[query.of]), self._clock())
         function = {"error_rate": "avg", "runs": "sum"}.get(query.of) or _FUNCTIONS[query.aggregate]
         sql = f"""
         SELECT {_orNull(function)}(number), count(number), countIf(isNull(number)),
             arrayMap(x -> x.2, arraySlice(arrayReverseSort(x -> (x.1, x.2),
                 groupArrayIf((assumeNotNull(number), run_id), number > 0)), 1, {WORST}))
-        FROM (SELECT run_id, {_OF_RUN[query.of]} AS number FROM runs FINAL WHERE {where})
+        FROM (SELECT run_id, {_OF_RUN[query.of]} AS number {source})
         """
         value, sample, unknown, worst = self._client.rows(sql, parameters)[0]
         empty = not sample and query.of != "runs"
@@ -97,7 +118,8 @@ class NumberReader:
         )
 
     def _of_scores(self, query: AggregateQuery) -> Aggregate:
-        where, parameters = _scores_where(query, self._clock())
+        columns = ("run_id", "metric", "value", "passed", "error", "not_applicable")
+        source, parameters = _scores(query, columns, self._clock())
         number = "value" if query.of == "score" else "toFloat64(passed)"
         function = "avg" if query.of == "pass_rate" else _FUNCTIONS[query.aggregate]
         sql = f"""
@@ -108,7 +130,7 @@ class NumberReader:
         FROM
         (
             SELECT run_id, value, passed, if(isNotNull(error) OR not_applicable, NULL, {number}) AS number
-            FROM scores FINAL WHERE {where} AND metric = {{metric:String}}
+            {source} AND metric = {{metric:String}}
         )
         """
         value, sample, passed, unknown, worst = self._client.rows(sql, {**parameters, "metric": query.metric or ""})[0]
@@ -122,12 +144,13 @@ class NumberReader:
 
     def run_series(self, query: SeriesQuery) -> list[RunPoint]:
         """Runs over time; empty buckets are left out."""
-        where, parameters = _runs_where(query, self._clock())
+        columns = ("status", "cost_usd", "cost_unknown_calls", "input_tokens", "output_tokens", "duration_s")
+        source, parameters = _runs(query, columns, self._clock())
         sql = f"""
         SELECT intDiv(started_ns, {{step:Int64}}) * {{step:Int64}} AS bucket, count(), countIf(status = 'error'),
             sumOrNull(cost_usd), sum(cost_unknown_calls), sumOrNull(input_tokens), sumOrNull(output_tokens),
             quantileExactInclusiveOrNull(0.5)(duration_s), quantileExactInclusiveOrNull(0.95)(duration_s)
-        FROM runs FINAL WHERE {where} GROUP BY bucket ORDER BY bucket
+        {source} GROUP BY bucket ORDER BY bucket
         """
         rows = self._client.rows(sql, {**parameters, "step": query.step_s * 1_000_000_000})
         return [
@@ -147,7 +170,8 @@ class NumberReader:
 
     def score_series(self, query: SeriesQuery) -> list[ScorePoint]:
         """Current scores over time, per metric."""
-        where, parameters = _scores_where(query, self._clock())
+        columns = ("metric", "value", "passed", "error", "not_applicable", "judge_cost_usd")
+        source, parameters = _scores(query, columns, self._clock())
         sql = f"""
         SELECT intDiv(run_started_ns, {{step:Int64}}) * {{step:Int64}} AS bucket, metric,
             countIf(good AND isNotNull(value)), countIf(good AND isNotNull(value) AND passed),
@@ -157,7 +181,7 @@ class NumberReader:
         (
             SELECT run_started_ns, metric, value, ifNull(passed, false) AS passed, error, not_applicable,
                 judge_cost_usd, isNull(error) AND NOT not_applicable AS good
-            FROM scores FINAL WHERE {where}
+            {source}
         )
         GROUP BY bucket, metric ORDER BY bucket, metric
         """
@@ -178,27 +202,38 @@ class NumberReader:
 
     def facets(self, project: str | None, since_ns: int) -> Facets:
         """Values of current runs and scores since then, most frequent first."""
+        now_ns = self._clock()
         condition, parameters = project_condition(project)
-        prune, more = recent_condition("updated_ns", since_ns, self._clock())
-        where = f"{condition} AND {prune} AND started_ns >= {{since:Int64}} AND state != 'withdrawn'"
-        values = {**parameters, **more, "since": since_ns, "limit": _FACETS}
-        names: dict[str, tuple[str, ...]] = {}
-        for column in ("project", "agent", "environment"):
-            names[column] = self._frequent(column, f"runs FINAL WHERE {where} AND isNotNull({column})", values)
-        scores = (
-            f"scores FINAL WHERE {condition} AND created_ns >= {{floor:Int64}} "
-            "AND run_started_ns >= {since:Int64} AND NOT superseded"
+        parameters.update(since=since_ns, floor=written_since(since_ns, now_ns))
+        names = ("project", "agent", "environment")
+        runs = current_runs((*names, "started_ns", "state"), condition)
+        by_column = self._client.rows(
+            f"SELECT ifNull(toString(project), ''), ifNull(agent, ''), ifNull(environment, ''), count() FROM {runs} "
+            "WHERE started_ns >= {since:Int64} AND state != 'withdrawn' GROUP BY GROUPING SETS "
+            f"({', '.join(f'({name})' for name in names)})",
+            parameters,
+        )
+        scores = current_scores(("metric", "run_started_ns", "superseded"), condition, wide=now_ns - since_ns > WIDE_NS)
+        metrics = self._client.rows(
+            f"SELECT metric, count() FROM {scores} WHERE run_started_ns >= {{since:Int64}} AND NOT superseded "
+            "GROUP BY metric",
+            parameters,
+        )
+        projects, agents, environments = (
+            _frequent((str(row[at]), int(row[3])) for row in by_column) for at in range(len(names))
         )
         return Facets(
-            projects=names["project"],
-            agents=names["agent"],
-            environments=names["environment"],
-            metrics=self._frequent("metric", scores, values),
+            projects=projects,
+            agents=agents,
+            environments=environments,
+            metrics=_frequent((str(name), int(count)) for name, count in metrics),
         )
 
-    def _frequent(self, column: str, source: str, parameters: dict[str, Any]) -> tuple[str, ...]:
-        sql = f"SELECT {column}, count() FROM {source} GROUP BY {column} ORDER BY count() DESC, {column}"
-        return tuple(str(row[0]) for row in self._client.rows(f"{sql} LIMIT {{limit:UInt32}}", parameters))
+
+def _frequent(counted: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+    """The most frequent values that are none of nothing."""
+    found = sorted(((-count, value) for value, count in counted if value))
+    return tuple(value for _, value in found[:_FACETS])
 
 
 def _orNull(function: str) -> str:  # noqa: N802  # ClickHouse's name of the combinator

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from evalspan_collector.records import RunSummary
 from evalspan_collector.run import Run
+from evalspan_collector.store._current import DAY_NS, current_runs, current_scores, project_condition, written_since
 from evalspan_collector.store.client import Client
 from evalspan_collector.store.contract import RunQuery
 from evalspan_collector.store.run_rows import (
@@ -19,50 +20,53 @@ from evalspan_collector.store.run_rows import (
     summary_of,
 )
 
-__all__ = ["RunTables", "project_condition", "recent_condition"]
+__all__ = ["RunTables"]
 
-_DAY_NS: Final = 86_400 * 1_000_000_000
-_SELECT: Final = f"SELECT {', '.join(SUMMARY_COLUMNS)} FROM runs FINAL"
+_COLUMNS: Final = ", ".join(SUMMARY_COLUMNS)
 
-#: Field of a query to its condition; the value travels as the parameter of the same name.
+#: Field of a query to its column and its condition; the value travels as the parameter of the field's name.
 _CONDITIONS: Final = {
-    "agent": "agent = {agent:String}",
-    "status": "status = {status:String}",
-    "state": "state = {state:String}",
-    "session_id": "session_id = {session_id:String}",
-    "user_id": "user_id = {user_id:String}",
-    "service": "service = {service:String}",
-    "environment": "environment = {environment:String}",
-    "model": "has(models, {model:String})",
-    "tool": "has(tool_names, {tool:String})",
-    "flag": "has(flags, {flag:String})",
-    "since_ns": "started_ns >= {since_ns:Int64}",
-    "until_ns": "started_ns < {until_ns:Int64}",
-    "text": "(positionCaseInsensitiveUTF8(ifNull(input, ''), {text:String}) > 0"
-    " OR positionCaseInsensitiveUTF8(ifNull(output, ''), {text:String}) > 0"
-    " OR positionCaseInsensitiveUTF8(ifNull(error, ''), {text:String}) > 0)",
+    "agent": ("agent", "agent = {agent:String}"),
+    "status": ("status", "status = {status:String}"),
+    "state": ("state", "state = {state:String}"),
+    "session_id": ("session_id", "session_id = {session_id:String}"),
+    "user_id": ("user_id", "user_id = {user_id:String}"),
+    "service": ("service", "service = {service:String}"),
+    "environment": ("environment", "environment = {environment:String}"),
+    "model": ("models", "has(models, {model:String})"),
+    "tool": ("tool_names", "has(tool_names, {tool:String})"),
+    "flag": ("flags", "has(flags, {flag:String})"),
+    "since_ns": ("started_ns", "started_ns >= {since_ns:Int64}"),
+    "until_ns": ("started_ns", "started_ns < {until_ns:Int64}"),
+    # Only whether it matches is carried on, not the texts.
+    "text": (
+        (
+            "(positionCaseInsensitiveUTF8(ifNull(input, ''), {text:String}) > 0"
+            " OR positionCaseInsensitiveUTF8(ifNull(output, ''), {text:String}) > 0"
+            " OR positionCaseInsensitiveUTF8(ifNull(error, ''), {text:String}) > 0) AS matched"
+        ),
+        "matched",
+    ),
 }
 
-_UNJUDGED: Final = (
-    "project = {project:String}",
-    "state IN ('closed', 'amended')",
-    "updated_ns >= {since:Int64}",
+#: How far back a list looks first; a page that is not full then looks further.
+_LOOKS_NS: Final = (DAY_NS, 8 * DAY_NS)
+
+#: What a run's rows can be found by, wherever they lie.
+_INDEXED: Final = ("session_id", "user_id")
+
+_JUDGED: Final = """
+(run_id, revision) NOT IN
+(
+    SELECT run_id, run_revision FROM
     (
-        "(run_id, revision) NOT IN (SELECT run_id, run_revision FROM outcomes FINAL "
-        "WHERE project = {project:String} AND rule = {rule:String} AND rule_version = {rule_version:String} "
-        "AND outcome != 'waiting' AND created_ns >= {outcome_since:Int64})"
-    ),
+        SELECT run_id, run_revision, outcome, rule_version FROM outcomes
+        WHERE project = {project:String} AND rule = {rule:String} AND created_ns >= {outcome_floor:Int64}
+        ORDER BY created_ns DESC LIMIT 1 BY run_id, run_revision
+    )
+    WHERE rule_version = {rule_version:String} AND outcome != 'waiting'
 )
-
-
-def project_condition(project: str | None) -> tuple[str, dict[str, Any]]:
-    """The condition every read starts with; None means every project."""
-    return ("1", {}) if project is None else ("project = {project:String}", {"project": project})
-
-
-def recent_condition(column: str, since_ns: int, now_ns: int) -> tuple[str, dict[str, Any]]:
-    """Prunes partitions: a row about a run that started since then was written since a day before then."""
-    return f"{column} >= {{floor:Int64}}", {"floor": max(min(since_ns, now_ns) - _DAY_NS, 0)}
+"""
 
 
 class RunTables:
@@ -129,110 +133,115 @@ class RunTables:
         """The run's current row, None when there is none or it was withdrawn."""
         condition, parameters = project_condition(project)
         rows = self._client.rows(
-            f"{_SELECT} WHERE {condition} AND run_id = {{run_id:String}} AND state != 'withdrawn' LIMIT 1",
+            f"SELECT {_COLUMNS} FROM runs WHERE {condition} AND run_id = {{run_id:String}} "
+            "ORDER BY updated_ns DESC LIMIT 1 BY project",
             {**parameters, "run_id": run_id},
         )
-        return next(iter(summaries_from(rows)), None)
+        return next((found for found in summaries_from(rows) if found.state != "withdrawn"), None)
 
     def query(self, query: RunQuery, now_ns: int) -> list[RunSummary]:
-        """Current rows, newest start first."""
+        """Current rows, newest start first.
+
+        A list mostly wants the newest: it looks back a little, and further while the page is not full.
+        """
         condition, parameters = project_condition(query.project)
-        conditions = [condition, "state != 'withdrawn'"]
-        for name, text in _CONDITIONS.items():
+        columns = ["project", "run_id", "started_ns", "state"]
+        conditions = ["state != 'withdrawn'"]
+        for name, (column, text) in _CONDITIONS.items():
             value = getattr(query, name)
             if value is not None:
+                columns.append(column)
                 conditions.append(text)
                 parameters[name] = value
-        if query.since_ns is not None:
-            text, more = recent_condition("updated_ns", query.since_ns, now_ns)
-            conditions.append(text)
-            parameters.update(more)
         if query.before is not None:
             conditions.append("(started_ns, run_id) < ({before_ns:Int64}, {before_id:String})")
             parameters.update(before_ns=query.before[0], before_id=query.before[1])
-        any_row, current = list(conditions), list(conditions)
         if query.metric is not None or query.passed is not None or query.max_score is not None:
-            scored = _scored(query, condition, parameters)
-            any_row.append(scored.format(final="", more=""))
-            current.append(scored.format(final="FINAL", more="AND run_id IN {ids:Array(String)}"))
-        return self._page(any_row, current, parameters, "started_ns", query.limit, newest_first=True)
+            conditions.append(_scored(query, condition, parameters))
+        looks: tuple[int, ...] = _LOOKS_NS
+        for name in _INDEXED:
+            if getattr(query, name) is not None:  # few runs of all times, which an index finds
+                looks = ()
+                condition += f" AND run_id IN (SELECT run_id FROM runs WHERE {condition} AND {_CONDITIONS[name][1]})"
+                break
+        parameters["limit"] = query.limit
+        sql = (
+            f"SELECT project, run_id, started_ns FROM {current_runs(columns, condition)} "
+            f"WHERE {' AND '.join(conditions)} ORDER BY started_ns DESC, run_id DESC LIMIT {{limit:UInt32}}"
+        )
+        ends = (now_ns, query.until_ns, query.before[0] if query.before else None)
+        newest, oldest = min(at for at in ends if at is not None), query.since_ns or 0
+        rows: list[tuple[Any, ...]] = []
+        for since_ns in (*(newest - look for look in looks if newest - look > oldest), oldest):
+            rows = self._client.rows(sql, {**parameters, "floor": written_since(since_ns, now_ns)})
+            if len(rows) >= query.limit and rows[-1][2] >= since_ns:
+                break
+        found = self._current([(str(row[0]), str(row[1])) for row in rows])
+        shown = [run for run in found if run.state != "withdrawn"]
+        return sorted(shown, key=lambda run: (run.started_ns, run.run_id), reverse=True)
 
-    def _page(
-        self,
-        any_row: Sequence[str],
-        current: Sequence[str],
-        parameters: dict[str, Any],
-        column: str,
-        limit: int,
-        *,
-        newest_first: bool = False,
-    ) -> list[RunSummary]:
-        """The first current rows by (column, run_id).
-
-        FINAL over all runs costs a merge of them all. So candidates come from narrow columns of any revision, and
-        only they are read as current rows. A current row is one of those revisions, so none can be missed up to the
-        last candidate; behind it the answer is incomplete, and more candidates are taken.
-        """
-        direction = " DESC" if newest_first else ""
-        order = f"{column}{direction}, run_id{direction}"
-        wanted = limit + limit // 4 + 10
-        while True:
-            rows = self._client.rows(
-                f"SELECT project, run_id, {column} FROM runs WHERE {' AND '.join(any_row)} "
-                f"ORDER BY {order} LIMIT {{wanted:UInt32}}",
-                {**parameters, "wanted": wanted},
-            )
-            if not rows:
-                return []
-            keys = dict.fromkeys((str(row[0]), str(row[1])) for row in rows)
-            found = summaries_from(
-                self._client.rows(
-                    f"{_SELECT} PREWHERE (project, run_id) IN "
-                    "arrayZip({projects:Array(String)}, {ids:Array(String)}) "
-                    f"WHERE {' AND '.join(current)} ORDER BY {order}",
-                    {**parameters, "projects": [key[0] for key in keys], "ids": [key[1] for key in keys]},
-                )
-            )
-            if len(rows) < wanted:
-                return found[:limit]
-            last = (int(rows[-1][2]), str(rows[-1][1]))
-            places = [(int(getattr(summary, column)), summary.run_id) for summary in found]
-            inside = sum(place >= last if newest_first else place <= last for place in places)
-            if inside >= limit:
-                return found[:limit]
-            wanted *= 4
+    def _current(self, keys: Sequence[tuple[str, str]]) -> list[RunSummary]:
+        """The current rows of these (project, run_id), with their content; in no order."""
+        if not keys:
+            return []
+        rows = self._client.rows(
+            f"SELECT {_COLUMNS} FROM runs "
+            "PREWHERE (project, run_id) IN arrayZip({projects:Array(String)}, {ids:Array(String)}) "
+            "ORDER BY updated_ns DESC LIMIT 1 BY project, run_id",
+            {"projects": [key[0] for key in keys], "ids": [key[1] for key in keys]},
+        )
+        return summaries_from(rows)
 
     def of_traces(self, project: str, trace_ids: Sequence[str]) -> list[RunSummary]:
         """Current rows of the runs these traces belong to."""
         if not trace_ids:
             return []
         rows = self._client.rows(
-            f"{_SELECT} WHERE project = {{project:String}} AND hasAny(trace_ids, {{ids:Array(String)}}) "
-            "AND state != 'withdrawn' ORDER BY started_ns, run_id",
+            "SELECT DISTINCT run_id FROM runs "
+            "WHERE project = {project:String} AND hasAny(trace_ids, {ids:Array(String)})",
             {"project": project, "ids": list(trace_ids)},
         )
-        return summaries_from(rows)
+        wanted = set(trace_ids)
+        found = self._current([(project, str(row[0])) for row in rows])
+        mine = [run for run in found if run.state != "withdrawn" and not wanted.isdisjoint(run.trace_ids)]
+        return sorted(mine, key=lambda run: (run.started_ns, run.run_id))
 
     def changed(self, after_ns: int, limit: int) -> list[RunSummary]:
         """Closed, amended or withdrawn rows written after then, oldest first."""
-        conditions = ["state != 'open'", "updated_ns > {after:Int64}"]
-        return self._page(conditions, conditions, {"after": after_ns}, "updated_ns", limit)
+        return self._written("1", ["state != 'open'"], {"floor": after_ns + 1, "limit": limit})
 
     def unjudged(self, project: str, rule: str, rule_version: str, since_ns: int, limit: int) -> list[RunSummary]:
         """Closed or amended runs without a final outcome of the rule for their revision, oldest first."""
-        parameters = {
-            "project": project,
-            "rule": rule,
-            "rule_version": rule_version,
-            "since": since_ns,
-            "outcome_since": max(since_ns - _DAY_NS, 0),
-        }
-        return self._page(_UNJUDGED, _UNJUDGED, parameters, "updated_ns", limit)
+        condition, parameters = project_condition(project)
+        parameters.update(
+            rule=rule,
+            rule_version=rule_version,
+            floor=since_ns,
+            outcome_floor=max(since_ns - DAY_NS, 0),
+            limit=limit,
+        )
+        return self._written(condition, ["state IN ('closed', 'amended')", _JUDGED], parameters)
+
+    def _written(self, condition: str, conditions: Sequence[str], parameters: dict[str, Any]) -> list[RunSummary]:
+        """Current rows written since a time, oldest first.
+
+        One that was written again meanwhile is left to the next call: given now, with its new time, it would hide from
+        a reader who goes on after the last time those that were written in between.
+        """
+        source = current_runs(("project", "run_id", "updated_ns", "revision", "state"), condition)
+        rows = self._client.rows(
+            f"SELECT project, run_id, updated_ns FROM {source} WHERE {' AND '.join(conditions)} "
+            "ORDER BY updated_ns, run_id LIMIT {limit:UInt32}",
+            parameters,
+        )
+        chosen = {(str(row[0]), str(row[1])): int(row[2]) for row in rows}
+        found = [run for run in self._current(list(chosen)) if run.updated_ns == chosen[run.project, run.run_id]]
+        return sorted(found, key=lambda run: (run.updated_ns, run.run_id))
 
 
 def _scored(query: RunQuery, condition: str, parameters: dict[str, Any]) -> str:
-    """Runs with a score of the asked kind; `{final}` and `{more}` narrow it to current ones of some runs."""
-    conditions = [condition, "NOT superseded"]
+    """Runs with a current score of the asked kind."""
+    conditions = ["NOT superseded"]
     if query.metric is not None:
         conditions.append("metric = {metric:String}")
         parameters["metric"] = query.metric
@@ -242,8 +251,8 @@ def _scored(query: RunQuery, condition: str, parameters: dict[str, Any]) -> str:
     if query.max_score is not None:
         conditions.append("value <= {max_score:Float64}")
         parameters["max_score"] = query.max_score
-    where = " AND ".join(conditions).replace("{", "{{").replace("}", "}}")
-    return f"(project, run_id) IN (SELECT project, run_id FROM scores {{final}} WHERE {where} {{more}})"
+    source = current_scores(("project", "run_id", "metric", "passed", "value", "superseded"), condition)
+    return f"(project, run_id) IN (SELECT project, run_id FROM {source} WHERE {' AND '.join(conditions)})"
 
 
 def _storable(value: Any) -> Any:

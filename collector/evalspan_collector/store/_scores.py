@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from evalspan_collector.records import JudgeCallRecord, OutcomeRecord, ScoreRecord
-from evalspan_collector.store._runs import project_condition, recent_condition
+from evalspan_collector.store._current import WIDE_NS, current_scores, project_condition, written_since
 from evalspan_collector.store.client import Client
 from evalspan_collector.store.contract import ScoreQuery
 
@@ -16,12 +16,15 @@ __all__ = ["ScoreTables"]
 SCORE_COLUMNS: Final = tuple(f.name for f in fields(ScoreRecord))
 OUTCOME_COLUMNS: Final = tuple(f.name for f in fields(OutcomeRecord))
 CALL_COLUMNS: Final = tuple(f.name for f in fields(JudgeCallRecord))
-_SCORES: Final = f"SELECT {', '.join(SCORE_COLUMNS)} FROM scores FINAL"
+_NAMES: Final = ", ".join(SCORE_COLUMNS)
+#: What tells one row of scores from every other.
+_ROW: Final = "project, run_id, metric, rule, version"
 _OUTCOMES: Final = f"SELECT {', '.join(OUTCOME_COLUMNS)} FROM outcomes FINAL"
 
 _RUNS_OF: Final = """
-SELECT run_id, state = 'withdrawn', agent, started_ns FROM runs FINAL
+SELECT run_id, state = 'withdrawn', agent, started_ns FROM runs
 WHERE project = {project:String} AND run_id IN {ids:Array(String)}
+ORDER BY updated_ns DESC LIMIT 1 BY run_id
 """
 
 _WITHDRAW_SCORES: Final = f"""
@@ -88,7 +91,7 @@ class ScoreTables:
     def scores(self, query: ScoreQuery, now_ns: int) -> list[ScoreRecord]:
         """Current scores, newest first; the window is that of the runs' start."""
         condition, parameters = project_condition(query.project)
-        conditions = [condition, "NOT superseded"]
+        conditions = ["NOT superseded"]
         texts = {
             "metric": "metric = {metric:String}",
             "rule": "rule = {rule:String}",
@@ -101,18 +104,24 @@ class ScoreTables:
             if value is not None:
                 conditions.append(text)
                 parameters[name] = value
+        where = " AND ".join(conditions)
+        order = "ORDER BY created_ns DESC, run_id, metric, rule LIMIT {limit:UInt32}"
         if query.run_ids is not None:
-            conditions.append("run_id IN {ids:Array(String)}")
             parameters["ids"] = list(query.run_ids)
-        elif query.since_ns is not None:
-            text, more = recent_condition("created_ns", query.since_ns, now_ns)
-            conditions.append(text)
-            parameters.update(more)
-        rows = self._client.rows(
-            f"{_SCORES} WHERE {' AND '.join(conditions)} "
-            "ORDER BY created_ns DESC, run_id, metric, rule LIMIT {limit:UInt32}",
-            {**parameters, "limit": query.limit},
-        )
+            newest = (
+                f"SELECT {_NAMES} FROM scores WHERE {condition} AND run_id IN {{ids:Array(String)}} "
+                "ORDER BY version DESC LIMIT 1 BY project, run_id, metric, rule"
+            )
+            sql = f"SELECT {_NAMES} FROM ({newest}) WHERE {where} {order}"
+        else:
+            # Which ones, from narrow columns; then the whole rows of just these.
+            columns = (*_ROW.split(", "), "created_ns", "run_started_ns", "passed", "superseded")
+            since_ns = query.since_ns or 0
+            parameters["floor"] = written_since(since_ns, now_ns)
+            source = current_scores(columns, condition, wide=now_ns - since_ns > WIDE_NS)
+            chosen = f"SELECT {_ROW} FROM {source} WHERE {where} {order}"
+            sql = f"SELECT {_NAMES} FROM scores WHERE ({_ROW}) IN ({chosen}) {order}"
+        rows = self._client.rows(sql, {**parameters, "limit": query.limit})
         return [ScoreRecord(**dict(zip(SCORE_COLUMNS, row, strict=True))) for row in rows]
 
     def write_outcomes(self, outcomes: Sequence[OutcomeRecord], token: str) -> None:

@@ -156,12 +156,20 @@ CREATE TABLE IF NOT EXISTS runs_local ON CLUSTER 'prod'
     started_at DateTime64(9, 'UTC') ALIAS fromUnixTimestamp64Nano(started_ns, 'UTC'),
     INDEX trace_ids_index trace_ids TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX session_index session_id TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX user_index user_id TYPE bloom_filter(0.01) GRANULARITY 1
+    INDEX user_index user_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    run_key UInt128 MATERIALIZED reinterpretAsUInt128(sipHash128(project, run_id)) CODEC(NONE),
+    PROJECTION by_writing
+    (
+        SELECT project, run_id, run_key, updated_ns, started_ns, state, revision, status, agent, session_id, user_id,
+            service, environment, models, tool_names, flags, duration_s, input_tokens, output_tokens, cost_usd,
+            cost_unknown_calls
+        ORDER BY updated_ns
+    )
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/evalspan/runs', '{replica}', updated_ns)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(updated_ns, 'UTC')))
 ORDER BY (project, run_id)
-SETTINGS index_granularity = 256, replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, deduplicate_merge_projection_mode = 'rebuild', replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS runs ON CLUSTER 'prod' AS runs_local
 ENGINE = Distributed('prod', 'evalspan', 'runs_local', cityHash64(run_id));
@@ -231,12 +239,19 @@ CREATE TABLE IF NOT EXISTS scores_local ON CLUSTER 'prod'
     judge_input_tokens Nullable(Int64) CODEC(ZSTD(1)),
     judge_output_tokens Nullable(Int64) CODEC(ZSTD(1)),
     judge_cost_usd Nullable(Float64) CODEC(ZSTD(1)),
-    superseded Bool CODEC(ZSTD(1))
+    superseded Bool CODEC(ZSTD(1)),
+    score_key UInt128 MATERIALIZED reinterpretAsUInt128(sipHash128(project, run_id, metric, rule)) CODEC(NONE),
+    PROJECTION by_writing
+    (
+        SELECT project, run_id, score_key, version, created_ns, run_started_ns, metric, rule, agent, value, passed, error,
+            not_applicable, judge_cost_usd, superseded
+        ORDER BY created_ns
+    )
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/evalspan/scores', '{replica}', version)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(created_ns, 'UTC')))
 ORDER BY (project, run_id, metric, rule)
-SETTINGS index_granularity = 256, replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, deduplicate_merge_projection_mode = 'rebuild', replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS scores ON CLUSTER 'prod' AS scores_local
 ENGINE = Distributed('prod', 'evalspan', 'scores_local', cityHash64(run_id));
@@ -252,12 +267,17 @@ CREATE TABLE IF NOT EXISTS outcomes_local ON CLUSTER 'prod'
     rule_version LowCardinality(String),
     reason String CODEC(ZSTD(1)),
     attempt UInt32 CODEC(ZSTD(1)),
-    run_started_ns Int64 CODEC(Delta(8), ZSTD(1))
+    run_started_ns Int64 CODEC(Delta(8), ZSTD(1)),
+    PROJECTION by_writing
+    (
+        SELECT project, rule, run_id, run_revision, created_ns, outcome, rule_version
+        ORDER BY created_ns
+    )
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/evalspan/outcomes', '{replica}', created_ns)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(created_ns, 'UTC')))
 ORDER BY (project, run_id, rule, run_revision)
-SETTINGS index_granularity = 256, replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, deduplicate_merge_projection_mode = 'rebuild', replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS outcomes ON CLUSTER 'prod' AS outcomes_local
 ENGINE = Distributed('prod', 'evalspan', 'outcomes_local', cityHash64(run_id));

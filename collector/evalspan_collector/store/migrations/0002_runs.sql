@@ -1,5 +1,11 @@
 -- Runs: one current row per run, its light steps, and what was found out about it.
 -- A row's version is the store's time of writing, so a later revision always lies in the same or a later partition.
+--
+-- How current rows are read. A point read (one run, some runs) takes the newest row of the key. A window never needs
+-- FINAL: a row about a run that started since T was written since a day before T (`shown_start_ns` sees to it), and
+-- so was every later row about that run. So the rows written since then, newest first, one by key, are the current
+-- ones. The projections hold the narrow columns of these reads in the order of writing, so that a window costs what is
+-- in it and not what is in the table.
 
 CREATE TABLE IF NOT EXISTS runs
 (
@@ -45,12 +51,20 @@ CREATE TABLE IF NOT EXISTS runs
     started_at DateTime64(9, 'UTC') ALIAS fromUnixTimestamp64Nano(started_ns, 'UTC'),
     INDEX trace_ids_index trace_ids TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX session_index session_id TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX user_index user_id TYPE bloom_filter(0.01) GRANULARITY 1
+    INDEX user_index user_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    run_key UInt128 MATERIALIZED reinterpretAsUInt128(sipHash128(project, run_id)) CODEC(NONE),
+    PROJECTION by_writing
+    (
+        SELECT project, run_id, run_key, updated_ns, started_ns, state, revision, status, agent, session_id, user_id,
+            service, environment, models, tool_names, flags, duration_s, input_tokens, output_tokens, cost_usd,
+            cost_unknown_calls
+        ORDER BY updated_ns
+    )
 )
 ENGINE = ReplacingMergeTree(updated_ns)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(updated_ns, 'UTC')))
 ORDER BY (project, run_id)
-SETTINGS index_granularity = 256, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, deduplicate_merge_projection_mode = 'rebuild', non_replicated_deduplication_window = 10000;
 
 -- The steps of a revision carry its updated_ns; older revisions' steps match no current run.
 CREATE TABLE IF NOT EXISTS steps
@@ -116,12 +130,19 @@ CREATE TABLE IF NOT EXISTS scores
     judge_input_tokens Nullable(Int64) CODEC(ZSTD(1)),
     judge_output_tokens Nullable(Int64) CODEC(ZSTD(1)),
     judge_cost_usd Nullable(Float64) CODEC(ZSTD(1)),
-    superseded Bool CODEC(ZSTD(1))
+    superseded Bool CODEC(ZSTD(1)),
+    score_key UInt128 MATERIALIZED reinterpretAsUInt128(sipHash128(project, run_id, metric, rule)) CODEC(NONE),
+    PROJECTION by_writing
+    (
+        SELECT project, run_id, score_key, version, created_ns, run_started_ns, metric, rule, agent, value, passed, error,
+            not_applicable, judge_cost_usd, superseded
+        ORDER BY created_ns
+    )
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(created_ns, 'UTC')))
 ORDER BY (project, run_id, metric, rule)
-SETTINGS index_granularity = 256, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, deduplicate_merge_projection_mode = 'rebuild', non_replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS outcomes
 (
@@ -134,12 +155,17 @@ CREATE TABLE IF NOT EXISTS outcomes
     rule_version LowCardinality(String),
     reason String CODEC(ZSTD(1)),
     attempt UInt32 CODEC(ZSTD(1)),
-    run_started_ns Int64 CODEC(Delta(8), ZSTD(1))
+    run_started_ns Int64 CODEC(Delta(8), ZSTD(1)),
+    PROJECTION by_writing
+    (
+        SELECT project, rule, run_id, run_revision, created_ns, outcome, rule_version
+        ORDER BY created_ns
+    )
 )
 ENGINE = ReplacingMergeTree(created_ns)
 PARTITION BY (project, toYYYYMM(fromUnixTimestamp64Nano(created_ns, 'UTC')))
 ORDER BY (project, run_id, rule, run_revision)
-SETTINGS index_granularity = 256, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 256, deduplicate_merge_projection_mode = 'rebuild', non_replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS judge_calls
 (
