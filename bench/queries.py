@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +130,7 @@ class Figure:
 
 
 @contextmanager
-def _front(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
+def _front(folder: Path) -> Generator[tuple[str, psutil.Process]]:
     """A store process of its own; gives its address and itself."""
     token_file = folder / "store.token"
     process = subprocess.Popen(

@@ -191,7 +191,7 @@ def overview(
         total = pool.submit(store.run_series, whole)
         total_before = pool.submit(store.run_series, replace(whole, since_ns=previous.since_ns, until_ns=start))
         scores_before = pool.submit(store.score_series, previous)
-        failed = pool.submit(store.scores, ScoreQuery(project=project, passed=False, since_ns=start, limit=200))
+        failed = pool.submit(store.scores, ScoreQuery(project=project, passed=False, since_ns=start, limit=60))
     worst = failed.result()
     if agent is not None:
         worst = [s for s in worst if s.agent == agent]
@@ -227,14 +227,15 @@ def run_page(store: Store, run_id: str, *, project: str | None = None) -> RunPag
     run = store.run(project, run_id)
     if run is None:
         return None
-    scores = store.scores(ScoreQuery(project=run.project, run_ids=(run_id,)))
-    session: list[RunSummary] = []
-    if run.session_id is not None:
-        session = store.runs(RunQuery(project=run.project, session_id=run.session_id, limit=200))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        scores = pool.submit(store.scores, ScoreQuery(project=run.project, run_ids=(run_id,)))
+        outcomes = pool.submit(store.outcomes, run.project, run_ids=[run_id])
+        of_session = RunQuery(project=run.project, session_id=run.session_id, limit=200)
+        session = [] if run.session_id is None else store.runs(of_session)
     return RunPage(
         run=run,
-        scores=tuple(sorted(scores, key=lambda s: (s.passed is not False, s.metric))),
-        outcomes=tuple(store.outcomes(run.project, run_ids=[run_id])),
+        scores=tuple(sorted(scores.result(), key=lambda s: (s.passed is not False, s.metric))),
+        outcomes=tuple(outcomes.result()),
         session=tuple(sorted(session, key=lambda r: r.started_ns)),
     )
 

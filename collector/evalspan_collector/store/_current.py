@@ -5,6 +5,8 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
+from evalspan_collector.store.run_rows import AHEAD_NS
+
 __all__ = ["DAY_NS", "WIDE_NS", "current_runs", "current_scores", "project_condition", "written_since"]
 
 DAY_NS: Final = 86_400 * 1_000_000_000
@@ -19,7 +21,7 @@ def project_condition(project: str | None) -> tuple[str, dict[str, Any]]:
 
 def written_since(since_ns: int, now_ns: int) -> int:
     """Everything about a run that started since then was written since this time."""
-    return max(min(since_ns, now_ns) - DAY_NS, 0)
+    return max(min(since_ns, now_ns) - AHEAD_NS, 0)
 
 
 def current_runs(columns: Iterable[str], condition: str) -> str:

@@ -11,6 +11,7 @@ from evalspan_collector.store._current import DAY_NS, current_runs, current_scor
 from evalspan_collector.store.client import Client
 from evalspan_collector.store.contract import RunQuery
 from evalspan_collector.store.run_rows import (
+    AHEAD_NS,
     RUN_COLUMNS,
     STEP_COLUMNS,
     SUMMARY_COLUMNS,
@@ -159,9 +160,10 @@ class RunTables:
         if query.metric is not None or query.passed is not None or query.max_score is not None:
             conditions.append(_scored(query, condition, parameters))
         looks: tuple[int, ...] = _LOOKS_NS
+        settings: dict[str, Any] = {}
         for name in _INDEXED:
             if getattr(query, name) is not None:  # few runs of all times, which an index finds
-                looks = ()
+                looks, settings = (), {"optimize_use_projections": 0}
                 condition += f" AND run_id IN (SELECT run_id FROM runs WHERE {condition} AND {_CONDITIONS[name][1]})"
                 break
         parameters["limit"] = query.limit
@@ -173,7 +175,7 @@ class RunTables:
         newest, oldest = min(at for at in ends if at is not None), query.since_ns or 0
         rows: list[tuple[Any, ...]] = []
         for since_ns in (*(newest - look for look in looks if newest - look > oldest), oldest):
-            rows = self._client.rows(sql, {**parameters, "floor": written_since(since_ns, now_ns)})
+            rows = self._client.rows(sql, {**parameters, "floor": written_since(since_ns, now_ns)}, settings)
             if len(rows) >= query.limit and rows[-1][2] >= since_ns:
                 break
         found = self._current([(str(row[0]), str(row[1])) for row in rows])
@@ -217,7 +219,7 @@ class RunTables:
             rule=rule,
             rule_version=rule_version,
             floor=since_ns,
-            outcome_floor=max(since_ns - DAY_NS, 0),
+            outcome_floor=max(since_ns - AHEAD_NS, 0),
             limit=limit,
         )
         return self._written(condition, ["state IN ('closed', 'amended')", _JUDGED], parameters)

@@ -11,6 +11,7 @@ from evalspan_collector.run import Run, Step
 from evalspan_collector.span import Usage
 
 __all__ = [
+    "AHEAD_NS",
     "RUN_COLUMNS",
     "STEP_COLUMNS",
     "SUMMARY_COLUMNS",
@@ -22,7 +23,8 @@ __all__ = [
     "summary_of",
 ]
 
-_DAY_NS: Final = 86_400 * 1_000_000_000
+#: How far a run's start may lie after its row was written: by more than this a clock is wrong.
+AHEAD_NS: Final = 3600 * 1_000_000_000
 _INT64: Final = 2**63 - 1
 
 #: Columns of a summary, in the order of its fields.
@@ -41,11 +43,11 @@ STEP_COLUMNS: Final = (
 
 
 def shown_start_ns(started_ns: int, updated_ns: int) -> int:
-    """The start that lists and windows use: never before 1970, never over a day after the row was written.
+    """The start that lists and windows use: never before 1970, never over an hour after the row was written.
 
     A clock that runs ahead must not hide a run from a window that prunes by the time of writing.
     """
-    return min(max(started_ns, 0), updated_ns + _DAY_NS, _INT64)
+    return min(max(started_ns, 0), updated_ns + AHEAD_NS, _INT64)
 
 
 def _usage(usage: Usage) -> tuple[int | None, ...]:

@@ -2,7 +2,7 @@
 -- A row's version is the store's time of writing, so a later revision always lies in the same or a later partition.
 --
 -- How current rows are read. A point read (one run, some runs) takes the newest row of the key. A window never needs
--- FINAL: a row about a run that started since T was written since a day before T (`shown_start_ns` sees to it), and
+-- FINAL: a row about a run that started since T was written since an hour before T (`shown_start_ns` sees to it), and
 -- so was every later row about that run. So the rows written since then, newest first, one by key, are the current
 -- ones. The projections hold the narrow columns of these reads in the order of writing, so that a window costs what is
 -- in it and not what is in the table.
