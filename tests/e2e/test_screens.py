@@ -32,8 +32,9 @@ FLAGS = [
 WAIT_MS = 30_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """One Chromium for this module, and no longer: Playwright's event loop runs in this thread until it is closed."""
     if CHROMIUM is None:
         assert not os.environ.get("CI"), "CI installs Chromium; it is missing"
         pytest.skip("Chromium is not installed: apt-get install chromium")
