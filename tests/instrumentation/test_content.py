@@ -132,7 +132,7 @@ def parts(text: str) -> list[tuple[str, str]]:
     [
         ({}, []),
         ({"question": "hi"}, [("user", "hi")]),
-        ({"question": "hi", "client": object()}, [("user", "hi")]),
+        pytest.param({"question": "hi", "client": object()}, [("user", "hi")], id="an argument that is no JSON"),
         ({"question": "hi", "history": []}, [("user", "hi")]),
         ({"question": "hi", "limit": None}, [("user", "hi")]),
         ({"a": 1, "b": "x"}, [("user", '{"a": 1, "b": "x"}')]),
