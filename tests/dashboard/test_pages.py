@@ -3,8 +3,9 @@
 import json
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -159,4 +160,4 @@ def test_filters_stand_in_the_address(store: Store) -> None:
 
     app = _draw("runs", agent="other")
 
-    assert list(app.dataframe[0].value["agent"]) == ["other"]
+    assert list(cast("Iterable[str]", app.dataframe[0].value["agent"])) == ["other"]

@@ -24,10 +24,11 @@ class Taker:
     def __init__(self) -> None:
         self.requests: list[ExportTraceServiceRequest] = []
         self._guard = threading.Lock()
-        self._server: Any = grpc.server(ThreadPoolExecutor(1))
-        handler = grpc.unary_unary_rpc_method_handler(self._take)
+        library: Any = grpc  # its stubs leave the handlers' types open
+        self._server = library.server(ThreadPoolExecutor(1))
+        handler = library.unary_unary_rpc_method_handler(self._take)
         service = "opentelemetry.proto.collector.trace.v1.TraceService"
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Export": handler}),))
+        self._server.add_generic_rpc_handlers((library.method_handlers_generic_handler(service, {"Export": handler}),))
         self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
 

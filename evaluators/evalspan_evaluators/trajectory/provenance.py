@@ -250,11 +250,10 @@ class ArgumentProvenance(MetricBase):
 
 
 def _is_flat(arguments: Any) -> bool:
-    return (
-        is_object(arguments)
-        and len(arguments) <= _MOST_LEAVES
-        and _PLAIN.issuperset([type(v) for v in arguments.values()])
-    )
+    if not is_object(arguments) or len(arguments) > _MOST_LEAVES:
+        return False
+    kinds: Iterable[type[object]] = map(type, arguments.values())
+    return _PLAIN.issuperset(kinds)
 
 
 def _places(arguments: Any) -> Iterable[tuple[str, Any]]:
