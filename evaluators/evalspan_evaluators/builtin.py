@@ -15,6 +15,7 @@ from evalspan_evaluators.output.sql import Sql
 from evalspan_evaluators.output.structured import CodeParses, JsonSchema, JsonValid
 from evalspan_evaluators.output.tone import Frustration, Toxicity
 from evalspan_evaluators.overall import MinScore, OutputQuality, Overall
+from evalspan_evaluators.statements import AnswerRelevancy, Faithfulness
 from evalspan_evaluators.trajectory.acknowledged import ErrorAcknowledged
 from evalspan_evaluators.trajectory.arguments import ToolArguments, Writes
 from evalspan_evaluators.trajectory.behaviour import IdenticalRetries, Loops, RedundantCalls, Stalls, ToolErrors
@@ -34,6 +35,7 @@ __all__ = ["BUILTIN"]
 
 _METRICS: tuple[type[Metric | JudgeMetric], ...] = (
     AllowedTools,
+    AnswerRelevancy,
     ArgumentProvenance,
     BertScore,
     Bleu,
@@ -48,6 +50,7 @@ _METRICS: tuple[type[Metric | JudgeMetric], ...] = (
     EmbeddingSimilarity,
     Equals,
     ErrorAcknowledged,
+    Faithfulness,
     ForbiddenTools,
     Frustration,
     Grounding,

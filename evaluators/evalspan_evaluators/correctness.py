@@ -1,17 +1,16 @@
 """Correctness: G-Eval, a judge that follows explicit steps and grades the answer from 1 to 5."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from statistics import median
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from evalspan.errors import BudgetError, JudgeError, JudgeRefusedError
+from evalspan_evaluators.bill import Bill
 from evalspan_evaluators.case import Case
 from evalspan_evaluators.judge import Judge, JudgeReply, JudgeRequest
 from evalspan_evaluators.metric import MetricBase
-from evalspan_evaluators.score import JudgeUsage, Score
-
-N = TypeVar("N", int, float)
+from evalspan_evaluators.score import Score
 
 __all__ = ["DEFAULT_CRITERIA", "DEFAULT_STEPS", "Correctness"]
 
@@ -108,7 +107,7 @@ class Correctness(MetricBase):
         data = {"input": case.input or "", "actual_output": case.output or ""}
         if case.expected.output:
             data["expected_output"] = case.expected.output
-        bill = _Bill()
+        bill = Bill()
         try:
             steps = self.steps or await self._written_steps(judge, tuple(data), bill)
             grades = [await self._grade(judge, steps, data, bill) for _ in range(self.votes)]
@@ -127,7 +126,7 @@ class Correctness(MetricBase):
             texts["expected output"] = case.expected.output
         return [name for name, text in texts.items() if not text or not text.strip()]
 
-    async def _written_steps(self, judge: Judge, names: tuple[str, ...], bill: "_Bill") -> tuple[str, ...]:
+    async def _written_steps(self, judge: Judge, names: tuple[str, ...], bill: Bill) -> tuple[str, ...]:
         """Steps the judge writes from the criteria; the fixed ones where it cannot."""
         request = JudgeRequest(
             purpose=f"{self.name}/steps",
@@ -148,7 +147,7 @@ class Correctness(MetricBase):
         return steps[:10] or DEFAULT_STEPS
 
     async def _grade(
-        self, judge: Judge, steps: tuple[str, ...], data: Mapping[str, str], bill: "_Bill"
+        self, judge: Judge, steps: tuple[str, ...], data: Mapping[str, str], bill: Bill
     ) -> tuple[int, str]:
         numbered = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
         criteria = self.criteria or DEFAULT_CRITERIA
@@ -170,35 +169,3 @@ def _level(reply: JudgeReply) -> tuple[int, str]:
     if isinstance(score, bool) or not isinstance(score, int) or score not in _SCALE:
         raise JudgeError(f"judge {reply.usage.model!r} gave the score {score!r}: a whole number from 1 to 5 was asked")
     return score, str(reply.verdict.get("reason") or "").strip()
-
-
-@dataclass(slots=True)
-class _Bill:
-    """The usage of all calls behind one score."""
-
-    usages: list[JudgeUsage] = field(default_factory=list[JudgeUsage])
-
-    def add(self, usage: JudgeUsage) -> None:
-        self.usages.append(usage)
-
-    def with_failed(self, error: JudgeError) -> JudgeUsage | None:
-        if isinstance(error.usage, JudgeUsage):
-            self.usages.append(error.usage)
-        return self.total()
-
-    def total(self, *, raw: float | None = None) -> JudgeUsage | None:
-        if not self.usages:
-            return None
-        return replace(
-            self.usages[-1],
-            calls=sum(u.calls for u in self.usages),
-            input_tokens=_sum([u.input_tokens for u in self.usages]),
-            output_tokens=_sum([u.output_tokens for u in self.usages]),
-            cost_usd=_sum([u.cost_usd for u in self.usages]),
-            raw=raw,
-        )
-
-
-def _sum(numbers: list[N | None]) -> N | None:
-    known = [n for n in numbers if n is not None]
-    return sum(known[1:], known[0]) if known else None

@@ -49,12 +49,23 @@ class Weights:
 DEFAULT_WEIGHTS = Weights()
 
 
-def weighted(accuracy: float, quality: float, progress: float, weights: Weights = DEFAULT_WEIGHTS) -> float:
-    """0 to 100, rounded to two places: accuracy and progress 0 to 1, quality 0 to 100 (EvalView's formula)."""
-    total = accuracy * 100 * weights.tool_accuracy
-    total += quality * weights.output_quality
-    total += progress * 100 * weights.sequence_correctness
-    return round(total, 2)
+def weighted(
+    accuracy: float | None, quality: float | None, progress: float | None, weights: Weights = DEFAULT_WEIGHTS
+) -> float | None:
+    """0 to 100, rounded to two places: accuracy and progress 0 to 1, quality 0 to 100 (EvalView's formula).
+
+    The weight of a part that is None is shared out among the others; None when all are, or those that are not weigh
+    nothing.
+    """
+    parts = (
+        (accuracy, 100, weights.tool_accuracy),
+        (quality, 1, weights.output_quality),
+        (progress, 100, weights.sequence_correctness),
+    )
+    share = sum(weight for value, _, weight in parts if value is not None)
+    if not share:
+        return None
+    return round(sum(value * scale * weight for value, scale, weight in parts if value is not None) / share, 2)
 
 
 _QUALITY_PROMPT = """You grade the answer of an AI agent. Four questions:
@@ -113,11 +124,12 @@ class OutputQuality(MetricBase):
 class Overall(MetricBase):
     """The weighted score of tool accuracy, output quality (by the judge) and sequence progress, over 100.
 
-    A part that does not apply (nothing is expected of it) counts as fully met, as EvalView does; when the judge
-    fails, the overall score is an error.
+    The weight of a part that does not apply (nothing is expected of it) is shared out among the others; when the
+    judge fails, the overall score is an error.
 
     Attributes:
         weights: Shares by name: tool_accuracy, output_quality, sequence_correctness; default 0.3, 0.5, 0.2.
+        compatible: Count a part that does not apply as fully met, as EvalView does.
         mode: Mode of the sequence.
         model: Another model than the judge's own.
     """
@@ -126,6 +138,7 @@ class Overall(MetricBase):
     requires: ClassVar[tuple[str, ...]] = ("output",)
 
     weights: Mapping[str, float] = field(default_factory=dict[str, float])
+    compatible: bool = False
     mode: SequenceMode = "subsequence"
     model: str | None = None
 
@@ -140,19 +153,22 @@ class Overall(MetricBase):
         broken = next((s for s in (accuracy, sequence, quality) if s.error is not None), None)
         if broken is not None:
             return self.fail(f"{broken.metric}: {broken.error}", judge=quality.judge)
-        parts = (
-            1.0 if accuracy.value is None else accuracy.value,
-            1.0 if quality.value is None else quality.value,
-            1.0 if sequence.value is None else dict(sequence.extra).get("progress", sequence.value),
-        )
-        total = weighted(parts[0], parts[1] * 100, parts[2], Weights.read(self.weights))
+        scores = (accuracy, quality, sequence)
+        values = [accuracy.value, quality.value, dict(sequence.extra).get("progress", sequence.value)]
+        parts = [1.0 if value is None and self.compatible else value for value in values]
+        total = weighted(parts[0], None if parts[1] is None else parts[1] * 100, parts[2], Weights.read(self.weights))
+        if total is None:
+            return self.skip("no part of the overall score applies", judge=quality.judge)
+        shown = ["n/a" if value is None else f"{value:.0%}" for value in parts]
         evidence = tuple(
-            Evidence(verdict="info", claim=part.metric, value=f"{value:.2f}", note=part.reason)
-            for part, value in zip((accuracy, quality, sequence), parts, strict=True)
+            Evidence(
+                verdict="info", claim=part.metric, value=None if value is None else f"{value:.2f}", note=part.reason
+            )
+            for part, value in zip(scores, parts, strict=True)
         )
         return self.score(
             min(1.0, total / 100),
-            f"{total:g}/100 from tool accuracy {parts[0]:.0%}, output quality {parts[1]:.0%}, sequence {parts[2]:.0%}",
+            f"{total:g}/100 from tool accuracy {shown[0]}, output quality {shown[1]}, sequence {shown[2]}",
             evidence=evidence,
             judge=quality.judge,
             extra=(("overall", total),),
@@ -166,6 +182,7 @@ class MinScore(Overall):
     Attributes:
         min_score: 0 to 100; the minimum itself passes.
         weights: As of `overall`.
+        compatible: As of `overall`.
         mode: As of `overall`.
         model: As of `overall`.
     """

@@ -422,6 +422,15 @@ async def test_seed_e3_the_sequence_enters_with_its_progress() -> None:
     assert dict(score.extra)["overall"] == pytest.approx(0.5 * 30 + 80 * 0.5 + 0.5 * 20)
 
 
+async def test_seed_g11_a_part_with_nothing_expected_shares_out_its_weight_or_counts_full_when_compatible() -> None:
+    plain = Case(input="q", output="a", tools=CASE.tools)
+    shared = await evaluate_metric_async(create("overall"), plain, Quality(80))
+    assert dict(shared.extra)["overall"] == 80.0
+    assert "tool accuracy n/a" in shared.reason
+    full = await evaluate_metric_async(create("overall", {"compatible": True}), plain, Quality(80))
+    assert dict(full.extra)["overall"] == 90.0
+
+
 async def test_seed_c17_min_score_passes_at_the_minimum() -> None:
     assert (await evaluate_metric_async(create("min_score", {"min_score": 95}), CASE, Quality(90))).passed
     assert not (await evaluate_metric_async(create("min_score", {"min_score": 95.1}), CASE, Quality(90))).passed
