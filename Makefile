@@ -38,8 +38,8 @@ $(VENV)/.dev: pyproject.toml uv.lock
 demo: $(VENV)/.server ## Start everything on the embedded store, run sample agents, show their scores (ARGS=--once ends by itself)
 	@$(BIN)/evalspan demo $(ARGS)
 
-test: $(VENV)/.dev ## Run all tests (ARGS="-k spool" narrows them)
-	@$(BIN)/python -m pytest -q $(ARGS)
+test: $(VENV)/.dev ## Run all tests, two at a time (ARGS="-k spool" narrows them)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev format-check lint types rooms test ## Everything CI checks
 
