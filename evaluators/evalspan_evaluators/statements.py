@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from evalspan.errors import JudgeError
 from evalspan_evaluators.case import Case
 from evalspan_evaluators.grounding.source import Source, has_evidence, sources_of
+from evalspan_evaluators.jsonvalue import is_list, is_object
 from evalspan_evaluators.judge import Judge, JudgeReply, JudgeRequest
 from evalspan_evaluators.metric import MetricBase
 from evalspan_evaluators.score import Evidence, Score, Verdict
@@ -74,14 +75,13 @@ class _Statement:
 def _statements(reply: JudgeReply, verdicts: tuple[str, ...]) -> list[_Statement]:
     """The judge's list; a judge need not check schemas, so it is checked here."""
     given: Any = reply.verdict.get("statements")
-    if not isinstance(given, list):
+    if not is_list(given):
         raise JudgeError(
             f"judge {reply.usage.model!r} gave {given!r}: a list of statements was asked", usage=reply.usage
         )
     found: list[_Statement] = []
-    items: list[Any] = given
-    for item in items:
-        if not isinstance(item, Mapping) or item.get("verdict") not in verdicts:
+    for item in given:
+        if not is_object(item) or item.get("verdict") not in verdicts:
             raise JudgeError(
                 f"judge {reply.usage.model!r} gave {item!r}: a verdict is one of {verdicts}", usage=reply.usage
             )

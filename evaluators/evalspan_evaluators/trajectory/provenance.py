@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from evalspan_collector.run import ToolCall
@@ -69,16 +70,19 @@ class _Known:
 
     def add(self, result: Any) -> None:
         """A result the agent has got."""
-        text = result if isinstance(result, str) else "" if result is None else _text(result)
-        if text:
-            if self._size + len(text) > _MOST_TEXT:
-                text = text[: _MOST_TEXT - self._size]
-            self._size += len(text)
-            self._texts.append(text.casefold())
+        if not result:
+            return
+        text = result if type(result) is str else _text(result)
+        self._size += len(text)
+        if self._size > _MOST_TEXT:
+            text = text[: max(0, len(text) - (self._size - _MOST_TEXT))]
+            self._size = _MOST_TEXT
+        self._texts.append(text.casefold())
 
     def _add_texts(self, *texts: str | None) -> None:
         for text in texts:
-            self.add(text)
+            if text:
+                self.add(text)
 
     def _all_texts(self) -> list[str]:
         """Every text, those of the tools' definitions included, which are read last."""
@@ -157,6 +161,12 @@ def _checkable(value: Any) -> Sequence[str]:
     return () if value is None else _text_parts(str(value))
 
 
+@lru_cache(maxsize=8192)
+def _short_parts(text: str) -> tuple[str, ...]:
+    """Those of a short text, remembered: the same ids and words come again and again in a run."""
+    return tuple(_text_parts(text))
+
+
 def _text_parts(text: str) -> Sequence[str]:
     if len(text) > _SHORT and (len(text) > _LONGEST_TEXT or _HINT.search(text) is None):
         return ()  # longer is prose the agent wrote, such as a document or code
@@ -194,16 +204,17 @@ class ArgumentProvenance(MetricBase):
     def evaluate(self, case: Case) -> Score:
         """Walk the calls in order, looking each value up in what was known before it."""
         known = _Known(case)
+        holds, values_of, add = known.holds, self._values, known.add
         checked = 0
         invented: list[tuple[ToolCall, str, str]] = []
         for call in case.tools or ():
-            for place, parts in self._values(call):
+            for place, parts in values_of(call):
                 for part in parts:
-                    seen = known.holds(part) or _follows(part, known)
+                    seen = holds(part) or _follows(part, known)
                     checked += seen is not None
                     if seen is False:
                         invented.append((call, place, part))
-            known.add(call.result)
+            add(call.result)
         if not checked:
             return self.skip("no argument holds a value that must come from somewhere")
         value = (checked - len(invented)) / checked
@@ -229,20 +240,15 @@ class ArgumentProvenance(MetricBase):
 
     def _values(self, call: ToolCall) -> list[tuple[str, Sequence[str]]]:
         """The checkable parts of the arguments, by the place they stand at (see `_path`)."""
-        found: list[tuple[str, Sequence[str]]] = []
-        left = _MOST_VALUES
-        for place, leaf in _places(loaded(call.arguments)):
-            if type(leaf) is str:
-                parts = _text_parts(leaf)
-            elif type(leaf) is int and -_SMALL < leaf < _SMALL:
-                continue
-            else:
-                parts = _checkable(leaf)
-            if parts and not (self.ignore and self._is_ignored(_path(call, place))):
-                found.append((place, parts))
-                left -= len(parts)
-                if left <= 0:
-                    break
+        arguments = call.arguments
+        kind = type(arguments)  # pyright: ignore[reportUnknownVariableType]  # any JSON value
+        if kind is not dict:
+            arguments = loaded(arguments)
+        found = _flat_values(arguments)
+        if found is None:
+            found = _deep_values(arguments)
+        if self.ignore and found:
+            return [(place, parts) for place, parts in found if not self._is_ignored(_path(call, place))]
         return found
 
     def _is_ignored(self, path: str) -> bool:
@@ -250,15 +256,50 @@ class ArgumentProvenance(MetricBase):
 
 
 def _is_flat(arguments: Any) -> bool:
-    if not is_object(arguments) or len(arguments) > _MOST_LEAVES:
+    if not is_object(arguments) or len(arguments) > _MOST_VALUES:
         return False
     kinds: Iterable[type[object]] = map(type, arguments.values())
     return _PLAIN.issuperset(kinds)
 
 
-def _places(arguments: Any) -> Iterable[tuple[str, Any]]:
-    """Every scalar with its path; of flat objects, which most arguments are, with its key: paths take time."""
-    return arguments.items() if _is_flat(arguments) else leaves(arguments, limit=_MOST_LEAVES)
+def _flat_values(arguments: Any) -> list[tuple[str, Sequence[str]]] | None:
+    """The checkable parts by key of an object without nesting, which most arguments are; None for any other.
+
+    One pass, and keys in place of paths: this runs for every call of every run.
+    """
+    holder = type(arguments)  # pyright: ignore[reportUnknownVariableType]  # any JSON value
+    if (holder is not dict and not is_object(arguments)) or len(arguments) > _MOST_VALUES:
+        return None
+    found: list[tuple[str, Sequence[str]]] = []
+    for key, value in arguments.items():
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType]  # any JSON value
+        if kind is str:
+            parts = _text_parts(value) if len(value) > _SHORT else _short_parts(value)
+        elif kind is int:
+            if -_SMALL < value < _SMALL:
+                continue
+            parts = (str(value),)
+        elif kind in _PLAIN:
+            parts = _checkable(value)
+        else:
+            return None
+        if parts:
+            found.append((key, parts))
+    return found
+
+
+def _deep_values(arguments: Any) -> list[tuple[str, Sequence[str]]]:
+    """The checkable parts by path of any arguments, a bounded number of them."""
+    found: list[tuple[str, Sequence[str]]] = []
+    left = _MOST_VALUES
+    for path, leaf in leaves(arguments, limit=_MOST_LEAVES):
+        parts = _checkable(leaf)
+        if parts:
+            found.append((path, parts))
+            left -= len(parts)
+            if left <= 0:
+                break
+    return found
 
 
 def _path(call: ToolCall, place: str) -> str:
