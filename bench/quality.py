@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from bfcl import agreement_on_package, agreement_on_rows, package_is_there
+
 from evalspan_collector.run import ToolCall
 from evalspan_evaluators.case import Case, Expected
 from evalspan_evaluators.grounding import ClaimVerdict, Source, check
@@ -223,26 +225,7 @@ def sql_equiv(data: Path, split: str) -> Figures:
 
 def bfcl(data: Path, split: str) -> Figures:
     """Agreement with the official checker's verdict on calls against lists of acceptable values."""
-    hits: dict[str, list[bool]] = defaultdict(list)
-    for row in rows_of(data, "bfcl", split):
-        made = tuple(ToolCall(name=name, arguments=arguments) for name, arguments in _named_calls(row["answer"]))
-        wanted = tuple({"name": name, "acceptable": values} for name, values in _named_calls(row["expected"] or []))
-        case = Case(output="-", tools=made, expected=Expected(calls=wanted))
-        value = value_of("tool_arguments", case, text="loose", extra_calls="fail", mode="exact")
-        hits[row["task"]].append((value == 1.0 if wanted else not made) == bool(row["label"]))
-    every = [h for found in hits.values() for h in found]
-    return {"agreement": sum(every) / len(every)} | {task: sum(f) / len(f) for task, f in hits.items()}
-
-
-def _named_calls(raw: Any) -> Iterator[tuple[str, Any]]:
-    """Calls as `{name: arguments}` or `{"name", "arguments"}`, parsed or as JSON text."""
-    calls: Any = json.loads(raw) if isinstance(raw, str) else raw
-    listed = cast("list[Row]", calls if isinstance(calls, list) else [calls])
-    for call in listed:
-        if "name" in call and "arguments" in call:
-            yield call["name"], call["arguments"]
-        else:
-            yield from call.items()
+    return agreement_on_rows(rows_of(data, "bfcl", split))
 
 
 SETS: dict[str, Callable[[Path, str], Figures]] = {
@@ -269,13 +252,14 @@ def main() -> int:
     for name in options.sets.split(","):
         if (options.data / name / f"{options.split}.jsonl").exists():
             results[name] = {k: round(v, 4) for k, v in SETS[name](options.data, options.split).items()}
-    if options.json:
-        print(json.dumps(results, indent=1))
-        return 0
+        elif name == "bfcl" and package_is_there():
+            results[name] = {k: round(v, 4) for k, v in agreement_on_package().items()}
     for name, figures in results.items():
         print(name)
         for key, value in figures.items():
             print(f"  {key:<24}{value:8.3f}")
+    if options.json:
+        print(json.dumps(results))
     return 0
 
 
