@@ -85,18 +85,32 @@ class ConfigDocument:
         Raises:
             ConfigError: Naming file, line, field, value and the next action, one line per mistake.
         """
+        valid, problems = self.examine(model)
+        if valid is None:
+            raise self.error(problems)
+        return valid
+
+    def examine(self, model: type[ModelT], place: Location = ()) -> tuple[ModelT | None, list[Problem]]:
+        """What stands at a place of the document as this model, or every mistake in it.
+
+        Raises:
+            LookupError: The document has no such place.
+        """
         from pydantic import ValidationError
 
+        data = self.data
+        for part in place:
+            data = data[part]
         try:
-            return model.model_validate({} if self.data is None else self.data)
+            return model.model_validate({} if data is None else data), []
         except ValidationError as error:
-            problems = [self._problem(e, model) for e in error.errors(include_url=False)]
-            raise self.error(problems) from error
+            return None, [self._problem(e, model, place) for e in error.errors(include_url=False)]
 
-    def _problem(self, error: "ErrorDetails", model: "type[BaseModel]") -> Problem:
-        location: Location = tuple(part for part in error["loc"] if part != "[key]")
+    def _problem(self, error: "ErrorDetails", model: "type[BaseModel]", place: Location = ()) -> Problem:
+        inner: Location = tuple(part for part in error["loc"] if part != "[key]")
+        location = (*place, *inner)
         if error["type"] == "extra_forbidden":
-            return Problem(location, _unknown_field(location, model))
+            return Problem(location, _unknown_field(inner, model))
         if error["type"] == "missing":
             return Problem(location, "is missing: add it")
         return Problem(location, _readable(error))

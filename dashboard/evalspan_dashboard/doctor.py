@@ -17,8 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from evalspan.errors import EvalspanError
+from evalspan_collector.records import OutcomeName
 from evalspan_collector.settings import Settings
 from evalspan_collector.store.contract import Store
+from evalspan_evaluators.scoring import RECEIVED_RULE
+from evalspan_evaluators.worker_status import WorkerStatus, read_status, status_path
 
 __all__ = ["HOPS", "Doctor", "Hop"]
 
@@ -88,6 +91,7 @@ class Doctor:
         self._trace_id = secrets.token_bytes(16)
         self._store: Store | None = None
         self._run_id: str | None = None
+        self._rules: int | None = None
         self._probes: dict[str, Callable[[], str]] = {
             "config": self._look_at_config,
             "store": self._look_at_store,
@@ -143,9 +147,15 @@ class Doctor:
     def _look_at_config(self) -> str:
         from evalspan_evaluators.config import load_config
 
-        config = load_config(self._settings.config)
+        status = read_status(status_path(self._settings.data_dir.run))
+        try:
+            config = load_config(self._settings.config)
+        except EvalspanError as error:
+            kept = f"\nthe worker goes on with what it read {_ago(status.config_read_ns)}" if status else ""
+            raise _BrokenError(f"{error}{kept}", _FIXES["config"]) from error
+        self._rules = len(config.rules)
         named = str(self._settings.config) if self._settings.config else "no evalspan.yaml: built-in defaults"
-        return f"{named}: rules {len(config.rules)}, alerts {len(config.alerts)}"
+        return f"{named}: rules {len(config.rules)}, alerts {len(config.alerts)}{_worker_view(status)}"
 
     def _look_at_store(self) -> str:
         self._opened().ping()
@@ -207,7 +217,10 @@ class Doctor:
         def look() -> str | None:
             outcomes = store.outcomes(self._settings.project, run_ids=[run_id])
             done = [o for o in outcomes if o.outcome != "waiting"]
-            return "; ".join(f"rule {o.rule}: {o.outcome}" for o in done) or None
+            told = [f"rule {o.rule!r} {_OUTCOMES[o.outcome]}" for o in done if o.rule != RECEIVED_RULE]
+            if not told and done and self._rules == 0:
+                return "the worker looked at the probe's run; evalspan.yaml has no rules, so nothing is scored"
+            return "; ".join(told) or None
 
         return self._wait(look, "no rule has an outcome for the probe's run", _FIXES["worker"])
 
@@ -248,6 +261,26 @@ class Doctor:
             pass  # the hop that broke has been reported; a probe left behind is only a row
 
 
+def _ago(at_ns: int) -> str:
+    return f"{max(0.0, time.time() - at_ns / 1e9):.0f} s ago"
+
+
+def _worker_view(status: WorkerStatus | None) -> str:
+    """What the worker says about its own copy of the configuration."""
+    if status is None:
+        return ""
+    said = f"; the worker read it {_ago(status.config_read_ns)}"
+    if status.config_error is not None:
+        raise _BrokenError(
+            f"the worker cannot use the newest version: {status.config_error}\n"
+            f"it goes on with what it read {_ago(status.config_read_ns)}",
+            _FIXES["config"],
+        )
+    if status.restart_for:
+        said += f"; restart for the changes of {', '.join(status.restart_for)}"
+    return said
+
+
 def _agent_attributes() -> dict[str, str]:
     return {
         "gen_ai.operation.name": "invoke_agent",
@@ -275,6 +308,16 @@ def _describe(error: grpc.RpcError) -> str:
     return f"{call.code().name}: {call.details()}"
 
 
+#: Outcomes as they end a sentence that starts with a rule's name.
+_OUTCOMES: dict[OutcomeName, str] = {
+    "scored": "scored it",
+    "filtered": "is for other runs and left it out",
+    "sampled_out": "left it out of its sample",
+    "waiting": "waits",
+    "not_applicable": "looked at it and found nothing to check",
+    "over_budget": "has no money left for its judge today",
+    "error": "could not score it: see `evalspan runs list --json`",
+}
 _FIXES = {
     "config": "correct the file at the line it names, or start without --config",
     "store": "start it with `evalspan up` or `evalspan store`; check --store-url and the token in the data folder",

@@ -121,8 +121,9 @@ def service_specs(settings: Settings, *, without_dashboard: bool = False) -> lis
         environment["EVALSPAN_STORE_URL"] = settings.store_url
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104  compared, not bound
 
-    def spec(name: str, arguments: list[str], probe: Callable[[], bool]) -> ServiceSpec:
+    def spec(name: str, arguments: list[str], probe: Callable[[], bool], *, reloads: bool = False) -> ServiceSpec:
         return ServiceSpec(
+            reloads=reloads,
             name=name,
             command=(sys.executable, "-m", "evalspan_dashboard", name, *common, *arguments),
             probe=probe,
@@ -139,7 +140,7 @@ def service_specs(settings: Settings, *, without_dashboard: bool = False) -> lis
         ping = _answers(f"http://127.0.0.1:{settings.store_port}/ping")
         specs.append(spec("store", ["--port", str(settings.store_port)], ping))
     specs.append(spec("collector", collector_flags, _answers(f"http://{host}:{settings.http_port}/healthz")))
-    specs.append(spec("worker", [], _beats(heartbeat_path(settings), time.time())))
+    specs.append(spec("worker", [], _beats(heartbeat_path(settings), time.time()), reloads=True))
     if not without_dashboard:
         flags = ["--host", settings.host, "--port", str(settings.dashboard_port)]
         flags += ["--insecure"] if settings.insecure else []

@@ -17,7 +17,12 @@ from typing import IO, Literal
 
 __all__ = ["ServiceEvent", "ServiceSpec", "ServiceState", "Supervisor", "watch_parent"]
 
-ServiceState = Literal["starting", "ready", "unresponsive", "backing_off", "stopped"]
+ServiceState = Literal["starting", "ready", "unresponsive", "backing_off", "failed", "stopped"]
+
+#: Exit code of a process whose configuration cannot be used: starting it again would change nothing.
+CONFIG_ERROR_CODE = 2
+#: Characters of a failed process's last words that are told.
+_LAST_WORDS = 4000
 
 #: Name of the variable by which a child knows the supervisor it must not outlive.
 PARENT_VARIABLE = "EVALSPAN_PARENT_PID"
@@ -41,6 +46,7 @@ class ServiceSpec:
         hang_s: Seconds without an answer after which a ready service is killed.
         start_s: Seconds it may take to become ready.
         grace_s: Seconds between SIGTERM and SIGKILL.
+        reloads: SIGHUP makes it read its configuration again.
     """
 
     name: str
@@ -51,6 +57,7 @@ class ServiceSpec:
     hang_s: float = 6.0
     start_s: float = 90.0
     grace_s: float = 12.0
+    reloads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,7 @@ class _Child:
     spec: ServiceSpec
     process: subprocess.Popen[bytes] | None = None
     log: IO[bytes] | None = None
+    log_start: int = 0
     state: ServiceState = "stopped"
     started: float = 0.0
     answered: float = 0.0
@@ -97,6 +105,7 @@ class Supervisor:
         self._on_event = on_event
         self._clock = clock
         self._stopping = threading.Event()
+        self._reloading = threading.Event()
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(services)), thread_name_prefix="probe")
 
     @property
@@ -115,7 +124,7 @@ class Supervisor:
             self._launch(child)
             deadline = self._clock() + child.spec.start_s
             while child.state != "ready":
-                if self._stopping.is_set() or self._clock() > deadline:
+                if self._stopping.is_set() or child.state == "failed" or self._clock() > deadline:
                     return False
                 self._tick()
                 self._stopping.wait(TICK_S)
@@ -124,11 +133,18 @@ class Supervisor:
     def run(self) -> None:
         """Watch until `request_stop`."""
         while not self._stopping.wait(TICK_S):
+            if self._reloading.is_set():
+                self._reloading.clear()
+                self._reload()
             self._tick()
 
     def request_stop(self) -> None:
         """Ask `start` and `run` to return; safe in a signal handler."""
         self._stopping.set()
+
+    def request_reload(self) -> None:
+        """Have the services read their configuration again, and those it stopped start; safe in a signal handler."""
+        self._reloading.set()
 
     def stop(self) -> None:
         """Stop every service, last started first: SIGTERM, then SIGKILL after its grace."""
@@ -140,6 +156,7 @@ class Supervisor:
     def _launch(self, child: _Child) -> None:
         child.spec.log_path.parent.mkdir(parents=True, exist_ok=True)
         child.log = os.fdopen(os.open(child.spec.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+        child.log_start = child.spec.log_path.stat().st_size
         environment = {**os.environ, **child.spec.environment, PARENT_VARIABLE: str(os.getpid())}
         child.process = subprocess.Popen(  # noqa: S603  our own command line, no shell
             child.spec.command,
@@ -155,9 +172,16 @@ class Supervisor:
         child.probed, child.probing = 0.0, None
         self._set(child, "starting", f"pid {child.process.pid}")
 
+    def _reload(self) -> None:
+        for child in self._children:
+            if child.state == "failed":
+                self._launch(child)
+            elif child.spec.reloads and child.process is not None and child.state == "ready":
+                child.process.send_signal(signal.SIGHUP)
+
     def _tick(self) -> None:
         for child in self._children:
-            if child.state == "stopped":
+            if child.state in ("stopped", "failed"):
                 continue
             if child.process is None:
                 if self._clock() >= child.restart_at:
@@ -165,7 +189,9 @@ class Supervisor:
                     self._launch(child)
                 continue
             code = child.process.poll()
-            if code is not None:
+            if code == CONFIG_ERROR_CODE:
+                self._fail(child)
+            elif code is not None:
                 self._back_off(child, f"ended with {_ending(code)}, see {child.spec.log_path}")
             else:
                 self._probe(child)
@@ -199,6 +225,13 @@ class Supervisor:
         self._close_log(child)
         self._set(child, "backing_off", f"{why}; starting again in {pause:.1f} s")
 
+    def _fail(self, child: _Child) -> None:
+        """It cannot work as it is configured: once told, it stays down."""
+        child.process = None
+        self._close_log(child)
+        said = _written_since(child.spec.log_path, child.log_start)
+        self._set(child, "failed", f"not started again, its configuration cannot be used:\n{said}")
+
     def _terminate(self, child: _Child) -> None:
         process = child.process
         if process is not None and process.poll() is None:
@@ -229,6 +262,17 @@ class Supervisor:
     def _set(self, child: _Child, state: ServiceState, detail: str = "") -> None:
         child.state = state
         self._on_event(ServiceEvent(child.spec.name, state, detail))
+
+
+def _written_since(log: Path, start: int) -> str:
+    """What a process wrote to its log since it was started, its end where that is much."""
+    try:
+        with log.open("rb") as file:
+            file.seek(start)
+            text = file.read().decode(errors="replace").strip()
+    except OSError:
+        return f"see {log}"
+    return text[-_LAST_WORDS:] or f"see {log}"
 
 
 def _ending(code: int) -> str:

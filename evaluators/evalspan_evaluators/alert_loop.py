@@ -52,6 +52,7 @@ class AlertLoop:
         channels: By name; an alert's unknown channel is an event that says so.
         clock: Nanoseconds since the epoch.
         tell: Delivers.
+        stopping: True once the process is to end: no further alert is looked at.
     """
 
     def __init__(
@@ -62,17 +63,28 @@ class AlertLoop:
         *,
         clock: Callable[[], int] = time.time_ns,
         tell: Deliver = _deliver,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
         self._rules = rules
         self._channels = channels
         self._clock = clock
         self._tell = tell
+        self._stopping = stopping
         self._open: dict[tuple[str, str], _Open] = {}
         #: What channels were told, in case the store was away when that should have been written down.
         self._told: dict[tuple[str, str], tuple[_Kind, int]] = {}
         self._failed: dict[str, str] = {}
         self._last_ns = 0
+
+    def configure(self, rules: Sequence[AlertRule], channels: Mapping[str, Channel]) -> None:
+        """Go on with other alerts and channels; what channels have not taken yet is still told where both remain."""
+        self._rules = rules
+        self._channels = channels
+        kept = {(rule.project, rule.name): rule for rule in rules}
+        self._open = {key: waiting for key, waiting in self._open.items() if key in kept}
+        for key, waiting in self._open.items():
+            waiting.channels = [name for name in waiting.channels if name in kept[key].channels]
 
     def tick(self) -> list[Transition]:
         """Evaluate every alert and deliver what is due.
@@ -85,7 +97,12 @@ class AlertLoop:
         self._failed.clear()
         projects = sorted({rule.project for rule in self._rules})
         states = {(s.project, s.alert): s for project in projects for s in self._store.alert_states(project)}
-        return [self._one(rule, states.get((rule.project, rule.name))) for rule in self._rules]
+        done: list[Transition] = []
+        for rule in self._rules:
+            if self._stopping():
+                break
+            done.append(self._one(rule, states.get((rule.project, rule.name))))
+        return done
 
     def _one(self, rule: AlertRule, stored: AlertState | None) -> Transition:
         now = self._now()

@@ -13,6 +13,7 @@ __all__ = [
     "ExpectModel",
     "FileModel",
     "JudgeModel",
+    "ProjectRetentionModel",
     "RetentionModel",
     "RuleModel",
     "seconds_of",
@@ -204,11 +205,17 @@ class JudgeModel(_Model):
         return self
 
 
-class RetentionModel(_Model):
-    """The `retention` section."""
+class ProjectRetentionModel(_Model):
+    """One value of `retention.projects`."""
 
     spans_days: Count | None = None
     runs_days: Count | None = None
+
+
+class RetentionModel(ProjectRetentionModel):
+    """The `retention` section."""
+
+    projects: dict[str, ProjectRetentionModel] = {}
 
 
 class FileModel(_Model):

@@ -216,7 +216,7 @@ def evalspan_judge(request: pytest.FixtureRequest) -> "Judge | None":
     if not request.config.getoption("--evalspan-judge"):
         return None
     from evalspan_evaluators.config import JudgeSettings, load_config
-    from evalspan_evaluators.service import make_judge
+    from evalspan_evaluators.judges.opening import make_judge
 
     return make_judge(load_config().judge or JudgeSettings())
 

@@ -3,27 +3,30 @@
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import structlog
 
-from evalspan.errors import ConfigError, SchemaError, StoreError
+from evalspan.errors import SchemaError, StoreError
 from evalspan_collector.prices import Prices
 from evalspan_collector.settings import Settings
-from evalspan_collector.span import Usage
 from evalspan_collector.store.contract import Store
 from evalspan_evaluators.alert_loop import AlertLoop
 from evalspan_evaluators.channels import Channel
-from evalspan_evaluators.config import Config, JudgeSettings, load_config, open_channels
+from evalspan_evaluators.config import Config, load_config, open_channels
+from evalspan_evaluators.config_watch import ConfigWatch
 from evalspan_evaluators.judge import Judge
-from evalspan_evaluators.judges.pricing import JudgePricer
+from evalspan_evaluators.judges.opening import make_judge
+from evalspan_evaluators.retention import RetentionLoop, dropper_of
 from evalspan_evaluators.worker import TickReport, Worker, WorkerLimits
+from evalspan_evaluators.worker_status import WorkerStatus, status_path, write_status
 
-__all__ = ["ServiceTiming", "WorkerService", "make_judge", "run_worker"]
+__all__ = ["ServiceTiming", "WorkerService", "WorkerSetup", "read_setup", "run_worker"]
 
 _log = structlog.get_logger(__name__)
 #: Tries of a tick with `once` before a script is told that the store is away.
@@ -39,6 +42,9 @@ class ServiceTiming:
         alerts_s: Between evaluations of the alerts.
         first_wait_s: Before the first try to reach a store that is away; doubles up to `last_wait_s`.
         heartbeat_s: Between touches of the heartbeat file.
+        config_s: Between looks at evalspan.yaml.
+        finish_s: For the evaluations under way to end by themselves once the worker is told to stop.
+        give_back_s: After that, for giving back the runs whose evaluation was broken off.
     """
 
     poll_s: float = 1.0
@@ -46,6 +52,28 @@ class ServiceTiming:
     first_wait_s: float = 0.5
     last_wait_s: float = 10.0
     heartbeat_s: float = 5.0
+    config_s: float = 1.0
+    finish_s: float = 5.0
+    give_back_s: float = 2.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSetup:
+    """Everything the worker makes from evalspan.yaml.
+
+    Attributes:
+        channels: Opened channels by name.
+        judge: For judge metrics.
+    """
+
+    config: Config
+    channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
+    judge: Judge | None = None
+
+    @property
+    def limits(self) -> WorkerLimits:
+        """Bounds of a worker with this configuration."""
+        return WorkerLimits(concurrency=self.config.judge.concurrency if self.config.judge else 8)
 
 
 class WorkerService:
@@ -53,37 +81,53 @@ class WorkerService:
 
     Args:
         open_store: Connects; called again until the store is there.
-        config: Rules, alerts and caps.
-        channels: Opened channels by name.
-        judge: For judge metrics.
+        setup: Rules, alerts, caps, channels and judge to start with.
+        watch: Gives the next setup when evalspan.yaml changes; None never.
         heartbeat: File whose age tells a supervisor that the process is alive.
+        status: File where the worker says which configuration it uses.
         timing: How often things happen.
         clock: Nanoseconds since the epoch.
+
+    Attributes:
+        left_behind: True when the service ended with something still running that did not end in time.
     """
 
     def __init__(
         self,
         open_store: Callable[[], Store],
-        config: Config,
+        setup: WorkerSetup,
         *,
-        channels: Mapping[str, Channel] | None = None,
-        judge: Judge | None = None,
+        watch: ConfigWatch[WorkerSetup] | None = None,
         heartbeat: Path | None = None,
+        status: Path | None = None,
         timing: ServiceTiming | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._open_store = open_store
-        self._config = config
-        self._channels = channels or {}
-        self._judge = judge
+        self._setup = setup
+        self._watch = watch
         self._heartbeat = heartbeat
+        self._status_path = status
         self._timing = timing or ServiceTiming()
         self._clock = clock
         self._stop = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._worker: Worker | None = None
+        self._looked_at_config = 0.0
+        self._status = WorkerStatus(config=_name_of(setup.config), config_read_ns=clock())
+        self.left_behind = False
 
     def stop(self) -> None:
-        """End after what is being evaluated now; from the loop's own thread."""
+        """End soon: what is being evaluated may finish for a while, then it is given back; from the loop's thread."""
         self._stop.set()
+        self._wake.set()
+
+    def reload(self) -> None:
+        """Read evalspan.yaml and what it names again, changed or not; from the loop's thread."""
+        if self._watch is not None:
+            self._watch.ask()
+            self._looked_at_config = 0.0
+            self._wake.set()
 
     async def run(self, *, once: bool = False) -> None:
         """Work until `stop`; with `once`, until nothing is left to score and the alerts were evaluated.
@@ -93,21 +137,50 @@ class WorkerService:
             StoreError: With `once`: the store cannot be reached.
         """
         beat = asyncio.create_task(self._beat())
+        told = asyncio.create_task(self._stop.wait())
+        work = asyncio.create_task(self._connected(once=once))
         try:
-            await self._connected(once=once)
+            self._say(self._status)
+            await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                await self._wind_down(work)
+            if work.done():
+                work.result()
         finally:
             beat.cancel()
+            told.cancel()
+            work.cancel()
+
+    async def _wind_down(self, work: "asyncio.Task[None]") -> None:
+        """Let the evaluations under way end, then break them off, then leave whatever does not end."""
+        if self._worker is not None:
+            self._worker.stop()
+        await asyncio.wait({work}, timeout=self._timing.finish_s)
+        if work.done():
+            return
+        if self._worker is not None:
+            _log.warning("evaluations broken off, their runs are scored after the next start")
+            self._worker.abandon()
+        await asyncio.wait({work}, timeout=self._timing.give_back_s)
+        if not work.done():
+            self.left_behind = True
+            _log.warning("the store or a channel did not answer in time, what was on its way is repeated")
 
     async def _connected(self, *, once: bool) -> None:
         store = await self._opened(once=once)
         if store is None:
             return
         try:
-            limits = WorkerLimits(concurrency=self._config.judge.concurrency if self._config.judge else 8)
-            worker = Worker(store, self._config, judge=self._judge, clock=self._clock, limits=limits)
-            alerts = AlertLoop(store, self._config.alerts, self._channels, clock=self._clock)
+            setup = self._setup
+            worker = Worker(store, setup.config, judge=setup.judge, clock=self._clock, limits=setup.limits)
+            self._worker = worker
+            alerts = AlertLoop(
+                store, setup.config.alerts, setup.channels, clock=self._clock, stopping=self._stop.is_set
+            )
+            drop = dropper_of(store)
+            retention = RetentionLoop(drop, setup.config.retention, clock=self._clock) if drop else None
             try:
-                await self._work(worker, alerts, once=once)
+                await self._work(worker, alerts, None if once else retention, once=once)
             finally:
                 worker.close()
         finally:
@@ -128,16 +201,18 @@ class WorkerService:
                 await self._away(error, tries)
         return None
 
-    async def _work(self, worker: Worker, alerts: AlertLoop, *, once: bool) -> None:
+    async def _work(self, worker: Worker, alerts: AlertLoop, retention: RetentionLoop | None, *, once: bool) -> None:
         """Tick; while the store is away the worker keeps what it has not written, and goes on from there."""
         due = 0.0
         failures = 0
         while not self._stop.is_set():
             try:
+                await self._follow_config(worker, alerts, retention)
                 report = await worker.tick()
                 _tell(report)
-                if (once and report.idle) or (not once and time.monotonic() >= due):
+                if (once and report.idle) or (not once and time.monotonic() >= due and not self._stop.is_set()):
                     await worker.with_store(alerts.tick)
+                    await self._drop_old(worker, retention)
                     due = time.monotonic() + self._timing.alerts_s
             except StoreError as error:
                 failures += 1
@@ -151,16 +226,73 @@ class WorkerService:
                     return
                 await self._sleep(self._timing.poll_s)
 
+    async def _drop_old(self, worker: Worker, retention: RetentionLoop | None) -> None:
+        if retention is None or not retention.is_due():
+            return
+        dropped = await worker.with_store(retention.tick)
+        self._say(replace(self._status, retention_ns=self._clock(), retention_dropped=len(dropped)))
+
+    async def _follow_config(self, worker: Worker, alerts: AlertLoop, retention: RetentionLoop | None) -> None:
+        """Take over a changed evalspan.yaml, between two ticks."""
+        if self._watch is None or time.monotonic() - self._looked_at_config < self._timing.config_s:
+            return
+        self._looked_at_config = time.monotonic()
+        setup = await asyncio.to_thread(self._watch.poll)
+        if setup is None:
+            if self._watch.error != self._status.config_error:
+                self._say(replace(self._status, config_error=self._watch.error))
+            return
+        try:
+            await worker.configure(setup.config, setup.judge, setup.limits)
+        except StoreError:
+            self._watch.ask()  # once more when the store is back
+            raise
+        alerts.configure(setup.config.alerts, setup.channels)
+        if retention is not None:
+            retention.configure(setup.config.retention)
+        restart = tuple(dict.fromkeys((*self._status.restart_for, *_needs_restart(self._setup.config, setup.config))))
+        self._setup = setup
+        name, config = _name_of(setup.config), setup.config
+        _log.info(
+            "evalspan.yaml applied",
+            path=name,
+            rules=len(config.rules),
+            alerts=len(config.alerts),
+            channels=len(config.channels),
+        )
+        if restart:
+            _log.warning("parts of evalspan.yaml take effect only after a restart", parts=list(restart))
+        self._say(
+            replace(
+                self._status,
+                config=name,
+                config_read_ns=self._clock(),
+                config_error=None,
+                restart_for=restart,
+            )
+        )
+
+    def _say(self, status: WorkerStatus) -> None:
+        self._status = status
+        if self._status_path is None:
+            return
+        try:
+            write_status(self._status_path, status)
+        except OSError as error:
+            _log.warning("no status file", path=str(self._status_path), error=str(error))
+
     async def _away(self, error: StoreError, tries: int) -> None:
         pause = min(self._timing.last_wait_s, self._timing.first_wait_s * 2 ** min(tries - 1, 10))
         _log.warning("store is away", error=str(error), next_try_s=pause)
         await self._sleep(pause)
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait, but not past `stop`."""
+        """Wait, but not past `stop` or `reload`."""
+        if not self._stop.is_set():
+            self._wake.clear()
         try:
             async with asyncio.timeout(seconds):
-                await self._stop.wait()
+                await self._wake.wait()
         except TimeoutError:
             pass
 
@@ -175,47 +307,16 @@ class WorkerService:
             await asyncio.sleep(self._timing.heartbeat_s)
 
 
-def make_judge(
-    settings: JudgeSettings | None, env: Mapping[str, str] | None = None, *, prices: Prices | None = None
-) -> Judge | None:
-    """The judge of a configuration; None when none is configured.
-
-    Args:
-        settings: The `judge` section.
-        env: Environment variables; None takes the process's.
-        prices: Prices its calls; None takes the list prices without the user's overrides.
+def read_setup(settings: Settings, env: Mapping[str, str] | None = None) -> tuple[WorkerSetup, Prices]:
+    """Everything the worker needs from evalspan.yaml, and the prices.
 
     Raises:
-        ConfigError: The variable with its key is named and not set.
-        MissingExtraError: Its library is not installed.
+        ConfigError: The file is wrong, or something it names is missing; one line per mistake.
     """
-    if settings is None:
-        return None
-    environment = os.environ if env is None else env
-    from evalspan_evaluators.judges.anthropic_judge import DEFAULT_MODEL, AnthropicJudge
-    from evalspan_evaluators.judges.model_judge import JudgeLimits
-    from evalspan_evaluators.judges.openai_judge import OpenAIJudge
-    from evalspan_evaluators.judges.pricing import list_price
-    from evalspan_evaluators.judges.replay import ReplayJudge
-
-    if settings.provider == "replay":
-        if settings.replies is None:
-            raise ConfigError("judge.replies is missing: name the file with recorded replies")
-        return ReplayJudge.read(settings.replies)
-    api_key = None
-    if settings.api_key_env is not None:
-        api_key = environment.get(settings.api_key_env)
-        if not api_key:
-            raise ConfigError(f"environment variable {settings.api_key_env!r} of judge.api_key_env is not set: set it")
-    limits = JudgeLimits(concurrency=settings.concurrency)
-    pricer = list_price if prices is None else _pricer(prices)
-    if settings.provider == "anthropic":
-        return AnthropicJudge(
-            settings.model or DEFAULT_MODEL, api_key=api_key, base_url=settings.base_url, limits=limits, pricer=pricer
-        )
-    if settings.model is None:
-        raise ConfigError("judge.model is missing: name the model of the OpenAI-compatible API")
-    return OpenAIJudge(settings.model, api_key=api_key, base_url=settings.base_url, limits=limits, pricer=pricer)
+    config = load_config(settings.config, env, complete=True)
+    prices = Prices(settings.prices or config.prices)
+    judge = make_judge(config.judge, env, prices=prices)
+    return WorkerSetup(config=config, channels=open_channels(config, env), judge=judge), prices
 
 
 def run_worker(
@@ -229,20 +330,21 @@ def run_worker(
 ) -> None:
     """Run the worker process until SIGTERM or SIGINT; with `once`, until nothing is left to score.
 
+    SIGHUP reads evalspan.yaml again; a change of the file does so too.
+
     Raises:
         ConfigError: evalspan.yaml is wrong, or a variable it names is not set.
         StoreError: With `once`: the store cannot be reached.
     """
     from evalspan_collector.store.opening import open_store
 
-    config = load_config(settings.config, env)
-    prices = Prices(settings.prices or config.prices)
+    setup, prices = read_setup(settings, env)
     service = WorkerService(
         partial(open_store, store_url, token=store_token, prices=prices),
-        config,
-        channels=open_channels(config, env),
-        judge=make_judge(config.judge, env, prices=prices),
+        setup,
+        watch=ConfigWatch(settings.config, lambda: read_setup(settings, env)[0], env=env),
         heartbeat=settings.data_dir.run / "worker.heartbeat",
+        status=status_path(settings.data_dir.run),
         timing=timing,
     )
 
@@ -250,20 +352,29 @@ def run_worker(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, service.stop)
+        loop.add_signal_handler(signal.SIGHUP, service.reload)
         await service.run(once=once)
+        if service.left_behind:
+            # A thread that waits for a store or a metric would keep the process; what it has done is repeated.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
     asyncio.run(main())
 
 
-def _pricer(prices: Prices) -> JudgePricer:
-    def price(  # noqa: PLR0917  the order of `JudgePricer`
-        provider: str, model: str, input_tokens: int, output_tokens: int, cache_read: int, cache_write: int
-    ) -> float | None:
-        usage = Usage(input_tokens, output_tokens, cache_read or None, cache_write or None)
-        found = prices.cost(provider, model, usage, time.time_ns())
-        return None if found is None else found.usd
+def _name_of(config: Config) -> str | None:
+    return None if config.path is None else str(config.path)
 
-    return price
+
+def _needs_restart(old: Config, new: Config) -> tuple[str, ...]:
+    """Parts of the file that other processes, or the connection to the store, were started with."""
+    parts = {
+        "settings": dict(old.settings) != dict(new.settings),
+        "project": old.project != new.project,
+        "prices": old.prices != new.prices,
+    }
+    return tuple(name for name, changed in parts.items() if changed)
 
 
 def _tell(report: TickReport) -> None:

@@ -1,6 +1,7 @@
 """Worker: scores closed runs by the rules, each once per revision, and says why where it does not."""
 
 import asyncio
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,6 +32,8 @@ _NS = 1_000_000_000
 _RECEIVED_VERSION = "1"
 #: Reason of the mark that is written before an evaluation; found later, it tells that the evaluation never ended.
 _BEING_SCORED = "being scored"
+#: Reason of a run that was taken and given back because the worker was told to stop: no try of it counts.
+_GIVEN_BACK = "given back when the worker stopped"
 #: Earlier runs of a session that become the turns of a case.
 _TURNS = 10
 _RUNS_KEPT = 256
@@ -122,22 +125,50 @@ class Worker:
         self._deferred: dict[tuple[str, str, int], int] = {}
         self._replayed_ns = 0
         self._outbox = Outbox(self._call)
+        self._stopping = threading.Event()
+        self._under_way: set[asyncio.Task[Evaluation]] = set()
+        self._caps, self._evaluator = self._set_up(config, judge, circuit)
+
+    def _set_up(self, config: Config, judge: Judge | None, circuit: Circuit | None) -> tuple[DailyCaps, Evaluator]:
         total_usd = config.judge.max_usd_per_day if config.judge else None
-        self._caps = DailyCaps(store, total_usd=total_usd, clock=clock)
-        self._evaluator = Evaluator(
+        caps = DailyCaps(self._store, total_usd=total_usd, clock=self._clock)
+        evaluator = Evaluator(
             judge=judge,
-            caps=self._caps,
-            store=store,
+            caps=caps,
+            store=self._store,
             record=self._outbox.add,
             now_ns=self._now,
             metric_s=self._limits.metric_s,
             circuit=circuit,
         )
+        return caps, evaluator
 
     def close(self) -> None:
         """Give back threads; the store stays open."""
         self._io.shutdown(wait=False)
         self._evaluator.close()
+
+    def stop(self) -> None:
+        """Take no further run: the tick under way ends with the evaluations that have begun."""
+        self._stopping.set()
+
+    def abandon(self) -> None:
+        """Break off the evaluations under way; their runs are given back and are scored after the next start."""
+        self._stopping.set()
+        for task in tuple(self._under_way):
+            task.cancel()
+
+    async def configure(self, config: Config, judge: Judge | None, limits: WorkerLimits | None = None) -> None:
+        """Go on with another configuration, between two ticks.
+
+        Raises:
+            StoreError: What was scored under the old one cannot be written yet; nothing has changed.
+        """
+        await self._outbox.flush()  # the caps of the new one are filled from the ledger: it must be whole
+        self._config = config
+        self._limits = limits or self._limits
+        self._evaluator.close()
+        self._caps, self._evaluator = self._set_up(config, judge, None)
 
     async def tick(self) -> TickReport:
         """Take what is there for every rule, up to a batch each.
@@ -172,6 +203,8 @@ class Worker:
 
     def _batch(self, rule: Rule) -> int:
         """How many runs to take; few for a judge, one to see whether a failing judge is back, none before that."""
+        if self._stopping.is_set():
+            return 0
         if not _asks_judge(rule):
             return self._limits.batch
         return self._evaluator.judge_allows(min(self._limits.batch, 2 * self._limits.concurrency))
@@ -228,6 +261,8 @@ class Worker:
 
     def _is_due(self, rule: Rule, run: RunSummary, before: OutcomeRecord) -> bool:
         key = (rule.name, run.run_id, run.revision)
+        if before.attempt == 0:  # given back before its first try
+            return True
         pause_ns = int(self._limits.retry_s * 2 ** (before.attempt - 1) * _NS)
         if self._clock() < before.created_ns + pause_ns:
             self._deferred[key] = before.created_ns + pause_ns
@@ -244,7 +279,7 @@ class Worker:
 
     async def _evaluate(self, rule: Rule, jobs: Sequence[_Job], counts: dict[OutcomeName, int]) -> int:
         """Mark, evaluate and write; rules with a judge write run by run, the others all at once."""
-        if not jobs:
+        if not jobs or self._stopping.is_set():
             return 0
         marks = [self._outcome(j.rule, j.summary, "waiting", _BEING_SCORED, attempt=j.attempt) for j in jobs]
         await self._call(lambda: self._store.write_outcomes(marks, token=token_of(marks)))
@@ -274,18 +309,31 @@ class Worker:
 
     async def _attempt(self, job: _Job) -> tuple[Sequence[ScoreRecord], OutcomeRecord]:
         """Evaluate one run; whatever breaks outside a metric is one failed try of this run alone."""
+        if self._stopping.is_set():
+            return (), self._given_back(job)
+        task = asyncio.create_task(self._evaluation(job))
+        self._under_way.add(task)
         try:
-            evaluation = await self._evaluation(job)
+            evaluation = await task
+        except asyncio.CancelledError:
+            if not task.cancelled() or not self._stopping.is_set():
+                raise
+            return (), self._given_back(job)
         except StoreUnreachableError:  # says nothing about the run
             raise
         except Exception as error:  # noqa: BLE001  per-run boundary: one broken run must not stop its neighbours
             _log.warning("run could not be evaluated", rule=job.rule.name, run_id=job.summary.run_id, error=repr(error))
             reason = f"{type(error).__name__}: {error}"
             return (), self._outcome(job.rule, job.summary, "waiting", reason, attempt=job.attempt)
+        finally:
+            self._under_way.discard(task)
         name, reason = evaluation.outcome
         if name == "waiting" and job.attempt >= self._limits.attempts:
             name, reason = "error", f"given up after {job.attempt} tries: {reason}"
         return evaluation.rows, self._outcome(job.rule, job.summary, name, reason, attempt=job.attempt)
+
+    def _given_back(self, job: _Job) -> OutcomeRecord:
+        return self._outcome(job.rule, job.summary, "waiting", _GIVEN_BACK, attempt=job.attempt - 1)
 
     async def _evaluation(self, job: _Job) -> Evaluation:
         rule = job.rule
@@ -381,7 +429,8 @@ class Worker:
     async def _replay(self, counts: dict[OutcomeName, int]) -> int:
         """Evaluate what was over budget, once there is money again; stops at the first that still is."""
         now = self._clock()
-        if now - self._replayed_ns < self._limits.replay_s * _NS or self._evaluator.judge_allows(1) == 0:
+        early = now - self._replayed_ns < self._limits.replay_s * _NS
+        if self._stopping.is_set() or early or self._evaluator.judge_allows(1) == 0:
             return 0
         self._replayed_ns = now
         written = 0
@@ -389,7 +438,7 @@ class Worker:
             await self._call(partial(self._caps.budget, rule))
             for job in await self._over_budget(rule):
                 rows, outcome = await self._attempt(job)
-                if outcome.outcome == "over_budget":
+                if self._stopping.is_set() or outcome.outcome == "over_budget":
                     break
                 written += await self._write(rows, [outcome], counts)
         return written

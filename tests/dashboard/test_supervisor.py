@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,52 @@ def test_a_service_that_never_comes_up_is_reported(tmp_path: Path, events: list[
 
     supervisor.stop()
     assert any("exit code 7" in e.detail and "a.log" in e.detail for e in events)
+
+
+#: Ends with 2 and a message while its file says so, else beats; SIGHUP is noted.
+CONFIGURED = """
+import pathlib, signal, sys
+beat = pathlib.Path(sys.argv[1])
+if beat.with_name("broken").exists():
+    print("evalspan.yaml:3: rules[0].sample: 7 is not between 0 and 1"); sys.exit(2)
+signal.signal(signal.SIGHUP, lambda *_: beat.with_name("reloaded").touch())
+"""
+
+
+def test_a_configuration_error_is_told_once_and_ends_the_restarts_until_a_reload(
+    tmp_path: Path, events: list[ServiceEvent]
+) -> None:
+    spec = replace(_spec(tmp_path, "a", script=CONFIGURED + BEATING), reloads=True)
+    supervisor = Supervisor([spec, _spec(tmp_path, "b")], on_event=events.append)
+    assert supervisor.start()
+    thread = _running(supervisor)
+    first = supervisor.pids["a"]
+    assert first is not None
+    (tmp_path / "broken").touch()
+    os.kill(first, signal.SIGKILL)
+    _until(lambda: supervisor.states["a"] == "failed")
+    time.sleep(1.0)  # longer than the first pauses between restarts
+    told = [event for event in events if event.state == "failed"]
+    assert len(told) == 1
+    assert "evalspan.yaml:3: rules[0].sample: 7 is not between 0 and 1" in told[0].detail
+    assert supervisor.states == {"a": "failed", "b": "ready"}
+    (tmp_path / "broken").unlink()
+    supervisor.request_reload()
+    _until(lambda: supervisor.states["a"] == "ready")
+    supervisor.request_reload()
+    _until((tmp_path / "reloaded").exists)
+    supervisor.request_stop()
+    thread.join()
+    supervisor.stop()
+
+
+def test_a_start_with_a_configuration_error_ends_at_once(tmp_path: Path, events: list[ServiceEvent]) -> None:
+    supervisor = Supervisor([_spec(tmp_path, "a", script="raise SystemExit(2)")], on_event=events.append)
+    began = time.monotonic()
+    assert not supervisor.start()
+    supervisor.stop()
+    assert time.monotonic() - began < 15
+    assert [event.state for event in events] == ["starting", "failed", "stopped"]
 
 
 def test_what_a_service_writes_is_its_owners_alone(tmp_path: Path) -> None:

@@ -182,6 +182,66 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     assert len(failure(tmp_path, text).splitlines()) == 2
 
 
+def test_a_wrong_field_does_not_hide_what_is_wrong_elsewhere(tmp_path: Path) -> None:
+    text = """
+        project: [no]
+        rules:
+          - {name: a, metrics: [groundin], sampel: 1}
+          - {name: b, metrics: [groundin]}
+          - {name: c, metrics: [loops: {limit: 3}]}
+        alerts: [{name: x, of: cost, above: 1, channels: [opps]}]
+        channels: {ops: {webhook: "http://example.com/hook"}}
+        settings: {grpc_port: many, spol: 1}
+        judge: {provider: openai}
+    """
+    with pytest.raises(ConfigError) as caught:
+        load_config(written(tmp_path, text), {})
+    fields = [line.split(": ")[1] for line in str(caught.value).splitlines()]
+    assert fields == [
+        "project",
+        "rules[0].sampel",
+        "rules[1].metrics[0]",
+        "rules[2].metrics[0].loops.limit",
+        "alerts[0].channels[0]",
+        "channels.ops.webhook",
+        "settings.spol",
+        "settings.grpc_port",
+        "judge.model",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["channels: 42\nrules: x", "rules: {a: 1}", "- 1", "rules: [1, null, {}]\nalerts: 3", "judge: 3"]
+)
+def test_a_section_of_another_kind_is_a_mistake_and_no_crash(tmp_path: Path, text: str) -> None:
+    assert "evalspan.yaml:1:" in failure(tmp_path, text)
+
+
+def test_what_only_the_worker_opens_is_missed_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("models: [{model: m, input_per_million: -1, output_per_million: 1}]")
+    text = """
+        judge: {provider: replay, replies: none.jsonl}
+        channels:
+          ops: {webhook_env: HOOK, secret_env: SECRET, headers_env: {X-Team: TEAM}}
+          mail: {apprise_env: MAIL}
+        prices: prices.yaml
+    """
+    path = written(tmp_path, text)
+    assert load_config(path, {}).channels
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {"SECRET": "s"}, complete=True)
+    lines = str(caught.value).splitlines()
+    assert [line.split(": ")[1] for line in lines] == [
+        "judge.replies",
+        "channels.ops.webhook_env",
+        "channels.ops.headers_env.X-Team",
+        "channels.mail.apprise_env",
+        "prices",
+    ]
+    assert "'HOOK' is not set" in lines[1]
+    assert "prices.yaml:1: models[0].input_per_million" in lines[4]
+
+
 def test_environment_variables_override_the_file(tmp_path: Path) -> None:
     env = {
         "EVALSPAN_PROJECT": "other",

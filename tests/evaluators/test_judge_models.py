@@ -327,7 +327,7 @@ async def test_the_wall_clock_ends_a_hanging_call_and_the_ledger_knows(api: Scri
     score = await score_with(judge_of(api, books, limits=JudgeLimits(wall_clock_s=0.3)))
     assert score.error is not None
     assert "within 0.3 s" in score.error
-    assert [e.error for e in books.entries] == ["cut off by the wall-clock limit"]
+    assert [e.error for e in books.entries] == ["cut off before it was answered"]
 
 
 async def test_no_more_calls_are_in_flight_than_allowed(api: ScriptedApi) -> None:

@@ -1,10 +1,7 @@
 import asyncio
 import itertools
-import os
-import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +22,13 @@ from evalspan_evaluators.evaluation import Circuit
 from evalspan_evaluators.judge import Judge, JudgeReply, JudgeRequest
 from evalspan_evaluators.judges.anthropic_judge import AnthropicJudge
 from evalspan_evaluators.judges.model_judge import JudgeLimits, ModelJudge
+from evalspan_evaluators.judges.opening import make_judge, priced_by
 from evalspan_evaluators.judges.replay import ReplayJudge
 from evalspan_evaluators.judges.transport import Prompt, RawReply, TransportError
 from evalspan_evaluators.metric import JudgeMetric, Metric, MetricBase
 from evalspan_evaluators.rule import Filters, Rule, is_sampled
 from evalspan_evaluators.score import JudgeUsage, Score
-from evalspan_evaluators.service import ServiceTiming, WorkerService, _pricer, make_judge
+from evalspan_evaluators.service import ServiceTiming, WorkerService, WorkerSetup
 from evalspan_evaluators.worker import TickReport, Worker, WorkerLimits
 
 S = 1_000_000_000
@@ -153,6 +151,10 @@ class Bench:
         self.limits = limits or WorkerLimits(retry_s=5.0)
         self.circuit = circuit
         self.worker = self.started()
+
+    @property
+    def setup(self) -> WorkerSetup:
+        return WorkerSetup(config=self.config, judge=self.judge)
 
     def started(self) -> Worker:
         return Worker(
@@ -690,7 +692,7 @@ async def test_the_service_waits_for_the_store_scores_and_ends_when_told(tmp_pat
         return bench.store
 
     beat = tmp_path / "run" / "worker.heartbeat"
-    service = WorkerService(opened, bench.config, heartbeat=beat, timing=quick())
+    service = WorkerService(opened, bench.setup, heartbeat=beat, timing=quick())
     running = asyncio.create_task(service.run())
     await until(lambda: bool(bench.scores()))
     assert beat.exists()
@@ -701,7 +703,7 @@ async def test_the_service_waits_for_the_store_scores_and_ends_when_told(tmp_pat
 
 async def test_the_service_outlives_a_store_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(rule(Polite()))
-    service = WorkerService(lambda: bench.store, bench.config, timing=quick())
+    service = WorkerService(lambda: bench.store, bench.setup, timing=quick())
     running = asyncio.create_task(service.run())
     failures = 0
 
@@ -723,14 +725,14 @@ async def test_once_ends_when_nothing_is_left_and_says_when_the_store_is_away() 
     bench = Bench(rule(Polite()), limits=WorkerLimits(batch=2))
     for i in range(250):
         bench.add(f"r{i}")
-    await asyncio.wait_for(WorkerService(lambda: bench.store, bench.config, timing=quick()).run(once=True), 30)
+    await asyncio.wait_for(WorkerService(lambda: bench.store, bench.setup, timing=quick()).run(once=True), 30)
     assert len(bench.scores()) == 250
 
     def nobody() -> Store:
         raise StoreUnreachableError("nothing answers")
 
     with pytest.raises(StoreUnreachableError):
-        await WorkerService(nobody, bench.config, timing=quick()).run(once=True)
+        await WorkerService(nobody, bench.setup, timing=quick()).run(once=True)
 
 
 def test_a_judge_is_made_as_configured(tmp_path: Path) -> None:
@@ -750,30 +752,5 @@ def test_a_judge_is_made_as_configured(tmp_path: Path) -> None:
 def test_judge_calls_are_priced_with_the_users_own_prices(tmp_path: Path) -> None:
     path = tmp_path / "prices.yaml"
     path.write_text("models: [{model: house-model, input_per_million: 2.0, output_per_million: 20.0}]\n")
-    assert _pricer(Prices(path))("anthropic", "house-model", 1_000_000, 500_000, 0, 0) == pytest.approx(12.0)
-    assert _pricer(Prices())("anthropic", "house-model", 1_000_000, 500_000, 0, 0) is None
-
-
-@pytest.mark.e2e
-def test_the_worker_process_ends_on_sigterm(tmp_path: Path) -> None:
-    code = textwrap.dedent(
-        f"""
-        from pathlib import Path
-        from evalspan_collector.settings import load_settings
-        from evalspan_evaluators.service import run_worker
-        settings = load_settings({{"data": Path({str(tmp_path)!r})}})
-        run_worker(settings, store_url="memory://")
-        """
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "EVALSPAN_CONFIG": ""})
-    try:
-        beat = tmp_path / "run" / "worker.heartbeat"
-        deadline = time.monotonic() + 60
-        while not beat.exists() and process.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-    finally:
-        process.kill()
-        process.wait()
+    assert priced_by(Prices(path))("anthropic", "house-model", 1_000_000, 500_000, 0, 0) == pytest.approx(12.0)
+    assert priced_by(Prices())("anthropic", "house-model", 1_000_000, 500_000, 0, 0) is None

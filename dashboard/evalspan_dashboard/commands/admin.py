@@ -196,19 +196,23 @@ def retention(
     config: Config = None,
     store_url: StoreUrl = None,
 ) -> None:
-    """Drop the days and months that lie before the limits of `retention:` in evalspan.yaml.
+    """Drop the days and months that lie before the limits of `retention:` in evalspan.yaml, now.
+
+    The worker does this once a day by itself.
 
     Example: evalspan storage retention --dry-run
     """
-    from evalspan_collector.store.admin import Retention, apply_retention
+    from evalspan_collector.store.admin import apply_retention
     from evalspan_evaluators.config import load_config
+    from evalspan_evaluators.retention import limits_of
 
     _whole_store("retention")
     limits = load_config(config).retention
+    projects, others = limits_of(limits)
     dropped = apply_retention(
         connect_clickhouse(read_settings(config=config, data=data, store_url=store_url)).client,
-        {},
-        default=Retention(spans_days=limits.spans_days, runs_days=limits.runs_days),
+        projects,
+        default=others,
         dry_run=dry_run,
     )
     if as_json:

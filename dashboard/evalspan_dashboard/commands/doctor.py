@@ -1,10 +1,11 @@
 """Doctor command: which hop is broken, and the fix."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from evalspan.errors import InputError
+from evalspan.errors import ConfigError, InputError
+from evalspan_collector.settings import load_settings
 from evalspan_dashboard.commands.options import Config, Data, Json, StoreUrl, connect, read_settings
 from evalspan_dashboard.output import clean, console, print_json
 
@@ -34,22 +35,28 @@ def doctor(
     Example: evalspan doctor --only store,collector,span
     """
     from evalspan_dashboard.doctor import HOPS, Doctor
+    from evalspan_evaluators.config import find_config
 
     wanted = tuple(part.strip() for part in only.split(",")) if only else HOPS
     unknown = [name for name in wanted if name not in HOPS]
     if unknown:
         raise InputError(f"--only names the hop {unknown[0]!r}: one of {', '.join(HOPS)}")
-    settings = read_settings(
-        config=config, data=data, store_url=store_url, grpc_port=grpc_port, store_port=store_port,
-        dashboard_port=dashboard_port,
-    )  # fmt: skip
+    flags: dict[str, Any] = {
+        "data": data, "store_url": store_url, "grpc_port": grpc_port, "store_port": store_port,
+        "dashboard_port": dashboard_port,
+    }  # fmt: skip
+    try:
+        settings = read_settings(config=config, **flags)
+    except ConfigError:  # the first hop tells what is wrong with the file
+        settings = load_settings({"config": find_config(config), **flags})
     sound = True
     for hop in Doctor(settings, connect, api_key=api_key, patience_s=patience).examine(wanted):
         sound = sound and hop.outcome == "ok"
         if as_json:
             print_json(hop.to_json())
             continue
-        console.print(f"{_MARKS[hop.outcome]}  {hop.name:<10} {clean(hop.detail)}  ({hop.seconds:.1f} s)")
+        detail = clean(hop.detail, lines=True).replace("\n", "\n" + " " * 20)
+        console.print(f"{_MARKS[hop.outcome]}  {hop.name:<10} {detail}  ({hop.seconds:.1f} s)")
         if hop.fix:
             console.print(f"         fix: {hop.fix}")
     if not sound:

@@ -91,7 +91,7 @@ def evaluate(
 
 def _judge(config: Path | None) -> "Judge":
     from evalspan_evaluators.config import JudgeSettings, load_config
-    from evalspan_evaluators.service import make_judge
+    from evalspan_evaluators.judges.opening import make_judge
 
     settings = load_config(config).judge or JudgeSettings()
     if settings.provider == "anthropic" and settings.api_key_env is None and not os.environ.get("ANTHROPIC_API_KEY"):

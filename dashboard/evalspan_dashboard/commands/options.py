@@ -62,15 +62,20 @@ Project = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")]
 
 
-def read_settings(*, config: Path | None = None, **flags: Any) -> Settings:
+def read_settings(*, config: Path | None = None, complete: bool = False, **flags: Any) -> Settings:
     """Settings from flags, EVALSPAN_* variables, the `settings:` section of evalspan.yaml and defaults.
+
+    Args:
+        config: `--config`.
+        complete: Also look for what only the worker opens, so that it is missed before anything starts.
+        flags: Values of other flags by the setting's name; None where not given.
 
     Raises:
         ConfigError: A value cannot be used, or evalspan.yaml has a mistake.
     """
     from evalspan_evaluators.config import load_config
 
-    loaded = load_config(config)
+    loaded = load_config(config, complete=complete)
     found = {"project": loaded.project, "prices": loaded.prices, "config": loaded.path}
     return load_settings({**found, **flags}, loaded.settings)
 

@@ -80,6 +80,8 @@ def _last_line(log: Path) -> str:
 def _tell(event: ServiceEvent) -> None:
     if event.state in ("unresponsive", "backing_off"):
         errors.print(f"{event.name}: {event.state.replace('_', ' ')}, {event.detail}")
+    elif event.state == "failed":
+        errors.print(f"{event.name}: {clean(event.detail, lines=True)}")
 
 
 @contextmanager
@@ -104,8 +106,13 @@ def start_all(settings: Settings, *, without_dashboard: bool = False) -> Generat
         def stop(_number: int, _frame: FrameType | None) -> None:
             supervisor.request_stop()
 
+        def reload(_number: int, _frame: FrameType | None) -> None:
+            supervisor.request_reload()
+
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
+        # A terminal that is closed sends SIGHUP too: there it means the end.
+        signal.signal(signal.SIGHUP, stop if sys.stdin.isatty() else reload)
         try:
             if not errors.is_terminal:  # where no spinner turns
                 errors.print("starting ...")
@@ -113,6 +120,8 @@ def start_all(settings: Settings, *, without_dashboard: bool = False) -> Generat
                 started = supervisor.start()
             if not started:
                 down = [name for name, state in supervisor.states.items() if state not in ("ready", "stopped")]
+                if "failed" in supervisor.states.values():
+                    raise ConfigError("one part cannot be started: see above, mend it and start again")
                 if down:
                     last = _last_line(settings.data_dir.logs / f"{down[0]}.log")
                     raise ConfigError(
@@ -161,7 +170,7 @@ def up(
     """
     settings = read_settings(
         config=config, data=data, host=host, grpc_port=grpc_port, http_port=http_port, store_port=store_port,
-        dashboard_port=dashboard_port, metrics_port=metrics_port, store_url=store_url, insecure=insecure,
+        dashboard_port=dashboard_port, metrics_port=metrics_port, store_url=store_url, insecure=insecure, complete=True,
     )  # fmt: skip
     with start_all(settings, without_dashboard=without_dashboard) as supervisor:
         console.print("evalspan is up:")

@@ -206,7 +206,7 @@ class ModelJudge:
             reservation = self._reserve(prompt)
             started = time.perf_counter()
             raw: RawReply | None = None
-            problem: str | None = "cut off by the wall-clock limit"
+            problem: str | None = "cut off before it was answered"
             sent = True
             try:
                 reply = raw = await self._transport.send(prompt)
