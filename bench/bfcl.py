@@ -26,6 +26,7 @@ from typing import Any, cast
 
 from evalspan_collector.run import ToolCall, ToolDefinition
 from evalspan_evaluators.case import Case, Expected
+from evalspan_evaluators.jsonvalue import is_list
 from evalspan_evaluators.metric import Metric, create, evaluate_metric
 
 __all__ = ["agreement_on_package", "agreement_on_rows", "package_is_there"]
@@ -39,6 +40,8 @@ CATEGORIES = (
     "simple_python", "multiple", "parallel", "parallel_multiple",
     "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple",
 )  # fmt: skip
+#: Values that fit few arguments.
+_ODD: tuple[Any, ...] = (0, 1.5, "x", True, [], {}, [1], ["a"], None)
 _PACKAGE = "bfcl_eval"
 _CHECKER = f"{_PACKAGE}.eval_checker.ast_eval"
 
@@ -180,9 +183,9 @@ def _lines(path: Path) -> Iterator[Row]:
 
 def _one_of(values: Any, rng: random.Random) -> Any:
     """One acceptable value; objects inside hold lists of acceptable values again."""
-    if not isinstance(values, list):
+    if not is_list(values):
         return values
-    offered = [value for value in cast("list[Any]", values) if value != ""]
+    offered = [value for value in values if value != ""]
     if not offered:
         return None
     value: Any = copy.deepcopy(rng.choice(offered))
@@ -190,7 +193,7 @@ def _one_of(values: Any, rng: random.Random) -> Any:
         return _chosen(cast("Row", value), rng)
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return [_chosen(item, rng) for item in cast("Calls", value)]
-    return value
+    return cast("Any", value)
 
 
 def _chosen(values: Row, rng: random.Random) -> Row:
@@ -223,7 +226,7 @@ def _as_list(value: Any, rng: random.Random) -> Any:
 
 def _changed(made: Calls, definitions: Calls, rng: random.Random) -> Calls:
     """The calls with one or two things changed: values, types, order, arguments, whole calls."""
-    changed = copy.deepcopy(made)
+    changed: Calls = copy.deepcopy(made)
     for _ in range(rng.choice([1, 1, 2])):
         if not changed:
             return changed
@@ -234,11 +237,13 @@ def _changed(made: Calls, definitions: Calls, rng: random.Random) -> Calls:
             del values[rng.choice(list(values))]
         elif kind == 1:
             known = list(rng.choice(definitions)["parameters"].get("properties", {}))
-            values[rng.choice([*known, "unheard_of"])] = rng.choice([0, 1.5, "x", True, [], {}, [1], ["a"], None])
+            values[rng.choice([*known, "unheard_of"])] = rng.choice(_ODD)
         elif kind == 2:
             rng.shuffle(changed)
+        elif kind == 3 and rng.random() < 0.5:
+            changed.append(copy.deepcopy(call))
         elif kind == 3:
-            changed = [*changed, copy.deepcopy(call)] if rng.random() < 0.5 else [c for c in changed if c is not call]
+            changed.remove(call)
         elif values:
             key = rng.choice(list(values))
             values[key] = _other(values[key], rng)
