@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -81,8 +82,12 @@ class Library:
         """Make the environment and install the package into it."""
         folder = _ROOT / self.name
         print(f"installing {self.requirement} into {folder} ...", flush=True)
-        venv.create(folder, with_pip=True)
-        subprocess.run([str(self.python), "-m", "pip", "install", "--quiet", self.requirement], check=True)
+        uv = shutil.which("uv")  # resolves in seconds what takes stock pip many minutes for some of them
+        venv.create(folder, with_pip=uv is None)
+        into = (
+            [uv, "pip", "install", "--python", str(self.python)] if uv else [str(self.python), "-m", "pip", "install"]
+        )
+        subprocess.run([*pip, "--quiet", self.requirement], check=True)
         (folder / "installed").touch()
 
 
