@@ -84,9 +84,7 @@ class Library:
         print(f"installing {self.requirement} into {folder} ...", flush=True)
         uv = shutil.which("uv")  # resolves in seconds what takes stock pip many minutes for some of them
         venv.create(folder, with_pip=uv is None)
-        into = (
-            [uv, "pip", "install", "--python", str(self.python)] if uv else [str(self.python), "-m", "pip", "install"]
-        )
+        pip = [uv, "pip", "install", "--python", str(self.python)] if uv else [str(self.python), "-m", "pip", "install"]
         subprocess.run([*pip, "--quiet", self.requirement], check=True)
         (folder / "installed").touch()
 
