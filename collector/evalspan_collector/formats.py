@@ -1,5 +1,6 @@
 """Formats: OTLP requests out of the files people have, told by content and not by name."""
 
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from google.protobuf.message import DecodeError as ProtobufError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from evalspan.errors import DecodeError, InputError
+from evalspan.errors import ConfigError, DecodeError, InputError
 from evalspan_collector.intake import Intake, read_logs, read_traces
 from evalspan_collector.jaeger import is_jaeger, jaeger_to_otlp
 from evalspan_collector.lenient_json import dump, is_list, is_object, parse
@@ -20,8 +21,10 @@ from evalspan_collector.wire import with_valid_strings
 __all__ = ["OtlpRequest", "Problem", "read_path", "read_requests"]
 
 Signal = Literal["traces", "logs"]
-#: A file is read up to this size, also after decompression.
-MAX_BYTES = 2 * 1024**3
+#: A file is read up to this size, also after decompression, unless the variable says otherwise.
+MAX_BYTES = 256 * 1024**2
+MAX_BYTES_VARIABLE = "EVALSPAN_MAX_FILE_BYTES"
+_CHUNK = 65_536
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
@@ -63,6 +66,7 @@ def read_requests(path: str | Path) -> Iterator[OtlpRequest | Problem]:
 
     Raises:
         InputError: The path does not exist.
+        ConfigError: EVALSPAN_MAX_FILE_BYTES is no number.
     """
     where = Path(path)
     if where.is_dir():
@@ -92,19 +96,29 @@ def read_path(path: str | Path, *, project: str = "default", received_ns: int = 
             yield Problem(item.place, str(error))
 
 
+def _limit() -> int:
+    text = os.environ.get(MAX_BYTES_VARIABLE)
+    if not text:
+        return MAX_BYTES
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigError(f"{MAX_BYTES_VARIABLE} is {text!r}: write a number of bytes, such as {MAX_BYTES}")
+    return int(text)
+
+
 def _file(path: Path, *, in_folder: bool) -> Iterator[OtlpRequest | Problem]:
     place = str(path)
+    limit = _limit()
     try:
         size = path.stat().st_size
-        data = path.read_bytes() if size <= MAX_BYTES else b""
+        data = path.read_bytes() if size <= limit else b""
     except OSError as error:
         yield Problem(place, f"cannot be read: {error}")
         return
-    if size > MAX_BYTES:
-        yield Problem(place, f"{size} bytes are more than {MAX_BYTES}: split the file")
+    if size > limit:
+        yield Problem(place, f"{size} bytes are more than {limit}: split the file, or raise {MAX_BYTES_VARIABLE}")
         return
     if data.startswith(_GZIP):
-        data, complaint = _gunzip(data)
+        data, complaint = _gunzip(data, limit)
         if complaint:
             yield Problem(place, complaint)
     if data.startswith(_ZSTD):
@@ -117,24 +131,29 @@ def _file(path: Path, *, in_folder: bool) -> Iterator[OtlpRequest | Problem]:
         yield from _text(text, data, place, in_folder=in_folder)
 
 
-def _gunzip(data: bytes) -> tuple[bytes, str]:
-    """Decompressed bytes, as far as they go, and what went wrong."""
+def _gunzip(data: bytes, limit: int) -> tuple[bytes, str]:
+    """Decompressed bytes, as far as they go, and what went wrong; none where they are more than the limit."""
     out: list[bytes] = []
     total = 0
-    while data.startswith(_GZIP):
-        stream = zlib.decompressobj(31)
-        try:
-            piece = stream.decompress(data, MAX_BYTES - total)
-        except zlib.error as error:
-            return b"".join(out), f"gzip is damaged ({error}): read what came before"
-        out.append(piece)
-        total += len(piece)
-        if stream.unconsumed_tail:
-            return b"".join(out), f"is more than {MAX_BYTES} bytes when decompressed: split the file"
-        if not stream.eof:
-            return b"".join(out), "gzip ends too early: read what is there"
-        data = stream.unused_data
-    return b"".join(out), ""
+    stream = zlib.decompressobj(31)
+    for start in range(0, len(data), _CHUNK):  # in chunks, or each of a million members would copy all that follows
+        chunk = data[start : start + _CHUNK]
+        while chunk:
+            if stream.eof:
+                if not _GZIP.startswith(chunk[:2]):
+                    return b"".join(out), ""  # what follows the last member is no gzip
+                stream = zlib.decompressobj(31)
+            try:
+                piece = stream.decompress(chunk, limit + 1 - total)
+            except zlib.error as error:
+                return b"".join(out), f"gzip is damaged ({error}): read what came before"
+            out.append(piece)
+            total += len(piece)
+            if total > limit:
+                advice = f"split the file, or raise {MAX_BYTES_VARIABLE}"
+                return b"", f"is more than {limit} bytes when decompressed: {advice}"
+            chunk = stream.unconsumed_tail or stream.unused_data
+    return b"".join(out), "" if stream.eof else "gzip ends too early: read what is there"
 
 
 def _as_text(data: bytes) -> str | None:

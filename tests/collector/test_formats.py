@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,8 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from evalspan.errors import InputError
-from evalspan_collector.formats import OtlpRequest, Problem, read_path, read_requests
+from evalspan.errors import ConfigError, InputError
+from evalspan_collector.formats import MAX_BYTES, OtlpRequest, Problem, read_path, read_requests
 from evalspan_collector.intake import Intake
 
 TRACE, SPAN = "0102030405060708090a0b0c0d0e0f10", "0102030405060708"
@@ -186,6 +188,39 @@ def test_a_gzip_that_ends_too_early_gives_what_is_there(tmp_path: Path) -> None:
     names, _, problems = read(file)
     assert names
     assert any("ends too early" in p.message for p in problems)
+
+
+def test_a_bomb_of_gzip_is_refused_without_unfolding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = b"".join([packer.compress(bytes(1 << 20)) for _ in range(60)] + [packer.flush()])
+    file = tmp_path / "bomb.gz"
+    file.write_bytes(bomb)
+    assert MAX_BYTES == 256 << 20
+    monkeypatch.setenv("EVALSPAN_MAX_FILE_BYTES", "1000000")
+    tracemalloc.start()
+    (problem,) = read_requests(file)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(problem, Problem)
+    wanted = "more than 1000000 bytes when decompressed: split the file, or raise EVALSPAN_MAX_FILE_BYTES"
+    assert wanted in problem.message
+    assert peak < 4_000_000
+    file.write_bytes(bytes(1_000_001))
+    (problem,) = read_requests(file)
+    assert "1000001 bytes are more than 1000000" in str(problem)
+    monkeypatch.setenv("EVALSPAN_MAX_FILE_BYTES", "a lot")
+    with pytest.raises(ConfigError, match="EVALSPAN_MAX_FILE_BYTES is 'a lot'"):
+        list(read_requests(file))
+
+
+def test_many_small_members_of_gzip_are_one_file(tmp_path: Path) -> None:
+    text = json.dumps(TRACES)
+    file = tmp_path / "many.gz"
+    empty = gzip.compress(b"")
+    file.write_bytes(b"".join(gzip.compress(c.encode()) for c in text) + empty * 100_000)
+    names, _, problems = read(file)
+    assert names
+    assert not problems
 
 
 def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path) -> None:

@@ -130,7 +130,10 @@ def test_a_large_request_passes_up_to_the_limit_and_not_beyond(tmp_path: Path) -
     served.send(request_of(big))
     big.attributes.add(key="output.value").value.string_value = "x" * (1 << 20)
     just_over, far_over = request_of(big), request_of(big, big, big)
-    assert served.refused(just_over).code() is grpc.StatusCode.INVALID_ARGUMENT
+    refusal = served.refused(just_over)
+    assert refusal.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "the limit is 6291456: send smaller batches" in str(refusal.details())
+    assert served.intake.count("evalspan_receiver_refused_requests_total", transport="grpc", reason="too_large") == 1
     assert served.refused(far_over).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     served.send(Workload(1).one().body)
     served.close()

@@ -3,6 +3,7 @@
 import gzip
 import http.client
 import json
+import socket
 import tracemalloc
 import zlib
 from collections.abc import Iterator
@@ -140,6 +141,28 @@ def test_a_refusal_has_its_status_and_says_what_to_do(
         json.loads(reply.body)["message"] if headers == JSON else status_pb2.Status.FromString(reply.body).message
     )
     assert served.intake.records() == []
+
+
+def test_who_writes_a_body_far_over_the_limit_still_reads_the_answer(tmp_path: Path) -> None:
+    served = Served(make_intake(tmp_path, max_request_bytes=4 << 20))
+    for size in (7 << 20, (8 << 20) - 1):  # up to twice the limit is read and forgotten
+        reply = served.post(bytes(size), PROTOBUF)
+        assert reply.status == 413
+        message = status_pb2.Status.FromString(reply.body).message
+        assert f"has {size} bytes" in message
+        assert "EVALSPAN_MAX_REQUEST_BYTES" in message
+    piecewise = (bytes(1 << 16) for _ in range(110))  # chunked: no size is announced
+    assert served.post(piecewise, PROTOBUF).status == 413  # type: ignore[arg-type]  # http.client takes iterables
+    assert served.intake.count("evalspan_receiver_refused_requests_total", transport="http", reason="too_large") == 3
+    assert served.post(Workload(1).one().body, PROTOBUF).status == 200
+    served.close()
+
+
+def test_a_body_that_is_announced_as_endless_is_refused_before_it_is_sent(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.server.port), timeout=10) as connection:
+        head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\n"
+        connection.sendall((head + "expect: 100-continue\r\ncontent-length: 999999999999\r\n\r\n").encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")
 
 
 def test_a_full_spool_is_503_with_retry_after(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ class Acceptance:
             raise RefusedError(
                 Reason.TOO_LARGE,
                 f"the request has {size} bytes or more after decompression, the limit is {self.max_request_bytes}:"
-                " send smaller batches",
+                " send smaller batches (OTEL_BSP_MAX_EXPORT_BATCH_SIZE), or raise EVALSPAN_MAX_REQUEST_BYTES",
             )
 
     def drop_metrics(self, transport: str) -> Accepted:

@@ -33,8 +33,9 @@ _CODES = {
     Reason.BAD_TYPE: grpc.StatusCode.INVALID_ARGUMENT,
     Reason.BAD_KEY: grpc.StatusCode.UNAUTHENTICATED,
 }
-#: Room above our own limit, so that a request just over it gets our answer rather than gRPC's.
-_HEADROOM = 64 * 1024
+#: Room above our own limit, so that a request over it gets our answer, which names the limit and what to do, and is
+#: counted. What is larger still gets gRPC's own RESOURCE_EXHAUSTED before any of our code sees it.
+_HEADROOM = 0.25
 
 Handler = Callable[[bytes, grpc.ServicerContext], bytes]
 
@@ -59,7 +60,7 @@ class GrpcServer:
             self._pool,
             handlers=[_Handlers(acceptance)],
             options=[
-                ("grpc.max_receive_message_length", acceptance.max_request_bytes + _HEADROOM),
+                ("grpc.max_receive_message_length", int(acceptance.max_request_bytes * (1 + _HEADROOM))),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_concurrent_streams", 100),
             ],

@@ -1,5 +1,6 @@
 """HttpServer: OTLP over HTTP, protobuf and JSON on one port, inflated as a stream under the size limit."""
 
+import asyncio
 import contextlib
 import socket
 import ssl
@@ -34,6 +35,8 @@ _PROTOBUF = "application/x-protobuf"
 _JSON = "application/json"
 _BACKLOG = 2048
 _TLS_CHECK_S = 2.0
+#: Of a refused request, so much of the body is read and forgotten, in multiples of the size limit and in seconds.
+_REST_FACTOR, _REST_S = 2, 10.0
 
 
 class _Code(NamedTuple):
@@ -197,6 +200,7 @@ class _App:
         encoding = _encoding_of(request)
         if encoding is None:
             bad_type = RefusedError(Reason.BAD_TYPE, f"content-type must be {_PROTOBUF} or {_JSON}")
+            await self._read_rest(request)
             return self._refuse(bad_type, encoding)
         try:
             project = self._acceptance.project_of(_credentials_of(request))
@@ -205,6 +209,7 @@ class _App:
                 lambda: self._acceptance.accept(signal, project, body, transport=_TRANSPORT, json=encoding == "json")
             )
         except RefusedError as refusal:
+            await self._read_rest(request)
             return self._refuse(refusal, encoding)
         except ClientDisconnect:
             return Response(status_code=400)
@@ -216,7 +221,10 @@ class _App:
             self._acceptance.project_of(_credentials_of(request))
             await self._read(request)
         except RefusedError as refusal:
+            await self._read_rest(request)
             return self._refuse(refusal, encoding)
+        except ClientDisconnect:
+            return Response(status_code=400)
         self._acceptance.drop_metrics(_TRANSPORT)
         return _encode(ExportMetricsServiceResponse(), encoding)
 
@@ -225,6 +233,7 @@ class _App:
         coding = request.headers.get("content-encoding", "identity").strip().lower()
         if coding not in ("identity", "gzip", ""):
             raise RefusedError(Reason.BAD_TYPE, f"content-encoding {coding!r} is not known: send gzip or none")
+        self._acceptance.check_size(_announced(request))
         inflater = Inflater(self._acceptance.max_request_bytes) if coding == "gzip" else None
         pieces: list[bytes] = []
         size = 0
@@ -237,6 +246,21 @@ class _App:
             inflater.finish()
         return b"".join(pieces)
 
+    async def _read_rest(self, request: Request) -> None:
+        """Read and forget what is still coming, within bounds: who is still writing sees a reset, not the answer."""
+        left = _REST_FACTOR * self._acceptance.max_request_bytes
+        waits = request.headers.get("expect", "").lower() == "100-continue"  # sends no body before it is asked to
+        if waits or _announced(request) > left:
+            return
+        try:
+            async with asyncio.timeout(_REST_S):
+                async for chunk in request.stream():
+                    left -= len(chunk)
+                    if left < 0:
+                        return
+        except (TimeoutError, ClientDisconnect, RuntimeError):  # the last: all of it had been read
+            return
+
     def _refuse(self, refusal: RefusedError, encoding: Literal["protobuf", "json"] | None) -> Response:
         self._acceptance.count_refused(_TRANSPORT, refusal.reason)
         code = _CODES.get(refusal.reason, _UNAVAILABLE)
@@ -244,7 +268,7 @@ class _App:
         if refusal.retry_after_s is not None:
             response.headers["retry-after"] = str(max(1, round(refusal.retry_after_s)))
         if refusal.reason in (Reason.TOO_LARGE, Reason.BAD_KEY):
-            response.headers["connection"] = "close"  # the rest of the body is not read
+            response.headers["connection"] = "close"  # the rest of the body may not have been read
         return response
 
     async def _healthz(self, _request: Request) -> Response:
@@ -261,6 +285,12 @@ def _encoding_of(request: Request) -> Literal["protobuf", "json"] | None:
     if media_type == _PROTOBUF:
         return "protobuf"
     return "json" if media_type == _JSON else None
+
+
+def _announced(request: Request) -> int:
+    """Bytes of the body as its sender announced them; 0 when it did not."""
+    text = request.headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _credentials_of(request: Request) -> Credentials:
