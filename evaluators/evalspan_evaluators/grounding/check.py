@@ -21,6 +21,8 @@ _MAX_ANSWER = 30_000
 #: Claims beyond these are not looked at.
 _MAX_CLAIMS = 300
 _TELLING = 4
+#: Sources of this size in all are read whole.
+_SMALL = 4000
 _DIGIT_TOKEN = re.compile(r"[A-Za-z]*\d[\w.:-]*\w")
 
 
@@ -53,6 +55,8 @@ def check(answer: str, sources: Iterable[Source]) -> tuple[ClaimVerdict, ...]:
     every = tuple(sources)
     answer = answer[:_MAX_ANSWER]
     likely = _likely(answer, every)
+    if sum(len(s.content) if isinstance(s.content, str) else len(str(s.content)) for s in every) <= 2 * _SMALL:
+        likely = every
     if len(likely) < len(every):
         found = _check_all(answer, likely)
         if not any(v.flagged or v.outcome == "not_checkable" for v in found):

@@ -8,7 +8,7 @@ from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.text import STOP_WORDS, abbreviates, key_words, stem
 from evalspan_evaluators.grounding.unit import dimension
 
-__all__ = ["Context", "attribute_match", "context_of", "fact_words", "key_stems", "own_match"]
+__all__ = ["Context", "attribute_match", "context_of", "fact_words", "key_stems", "own_match", "tail_of"]
 
 _TOKEN = re.compile(r"[^\W\d_]+(?:[/'-][^\W\d_]+)*")
 _BREAK = re.compile(r"[.!?;]\s|\n|,\s|:\s|\band\b|\bwith\b|\bund\b|\bet\b|\by\b|、|，|。", re.IGNORECASE)
@@ -83,13 +83,18 @@ def _label(head: str) -> str:
     return before[max(before.rfind(mark) for mark in ":,;.") + 1 :]
 
 
+def tail_of(text: str, end: int, stop: int) -> str:
+    """The text right behind a claim, up to the next break."""
+    tail = text[end : min(stop, end + 60)]
+    found = _TAIL_END.search(tail)
+    return tail[: found.start()] if found else tail
+
+
 @lru_cache(maxsize=2048)
 def context_of(text: str, start: int, end: int, sentence: tuple[int, int]) -> Context:
     """The words around text[start:end] inside its sentence."""
     head = text[max(sentence[0], start - 120) : start]
-    tail = text[end : min(sentence[1], end + 60)]
-    stop = _TAIL_END.search(tail)
-    tail = tail[: stop.start()] if stop else tail
+    tail = tail_of(text, end, sentence[1])
     clause = head
     for brk in _HARD.finditer(head):
         clause = head[brk.end() :]

@@ -55,7 +55,11 @@ class Figures(Reading):
         context = self.context(claim)
         scope = self.binder.scope(claim, context)
         found = [f for f in find_numbers(claim, self.index) if not clashes(claim, f)]
-        early = self.settled(claim) or check_series(self.text, claim, found, self.claims)
+        early = (
+            self.settled(claim)
+            or check_series(self.text, claim, found, self.claims)
+            or self.of_another(claim, context, scope, found)
+        )
         if early is not None:
             return early
         bound = self.by_attribute(claim, context, scope, found)
@@ -70,6 +74,13 @@ class Figures(Reading):
             best = max(found, key=lambda f: attribute_match(context.all, f))
             return other or ClaimVerdict(claim=claim, outcome="supported", fact=best)
         return self.derived(claim, context) or self.wrong(claim, context)
+
+    def of_another(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """A value of another subject, unless it also follows from what the claim's own subject has."""
+        verdict = None if self.paired(claim) else self.elsewhere(claim, context, scope, found)
+        if verdict is not None and not is_small(claim):
+            return self.derived(claim, context) or verdict
+        return verdict
 
     def settled(self, claim: Claim) -> ClaimVerdict | None:
         """A number that says nothing (`one of`), or that was derived before."""

@@ -61,7 +61,7 @@ class Record:
     @property
     def path(self) -> str:
         """JSON path of the object, such as `$.orders[0]`."""
-        parts = [_path_part(record.key) for record in self.chain() if record.parent is not None]
+        parts = [_path_part(r.key) for r in self.chain() if r.parent is not None and r.prose is None]
         return "$" + "".join(reversed(parts))
 
     def chain(self) -> Iterator["Record"]:

@@ -10,7 +10,9 @@ from evalspan_evaluators.grounding.text import STOP_WORDS
 __all__ = ["Mention", "Mentions", "Reach"]
 
 _TOKEN = re.compile(r"[^\W_]+(?:['.&][^\W_]+)*")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _MAX_PARTS = 6
+_MAX_LENGTH = 30
 #: Mentions of one sentence that count.
 _MOST = 40
 _MAX_REACH = 200
@@ -24,7 +26,7 @@ class Reach:
     def __init__(self, records: tuple[Record, ...]) -> None:
         self._own = {id(r) for r in records}
         self._around = {id(r) for record in records for r in record.chain()}
-        self._calls = {(r.source.call, r.source.tool, r.source.kind) for r in records if r.source.call >= 0}
+        self._calls = {(r.source.call, r.source.tool, r.source.kind) for r in records if r.source.call != -1}
 
     def holds(self, record: Record) -> bool:
         """Whether a record is one of them."""
@@ -36,7 +38,7 @@ class Reach:
                 return True
             at = at.parent
         source = record.source
-        if source.call < 0 or not self._calls:
+        if source.call == -1 or not self._calls:
             return False
         other = "tool_arguments" if source.kind == "tool_result" else "tool_result"
         return (source.call, source.tool, other) in self._calls
@@ -91,12 +93,11 @@ class Mentions:
                     strong = any(_is_strong(f) for f in facts) and (
                         text[start:end] != text[start:end].lower() or any(c.isdigit() for c in text[start:end])
                     )
-                    records = tuple(dict.fromkeys(f.record for f in facts))
-                    self.items.append(
-                        Mention(start, end, text[start:end], tuple(facts), strong, records, Reach(records[:_MAX_REACH]))
-                    )
+                    self.items.append(_mention(text, start, end, facts, strong=strong))
                     taken_to = end
                     break
+        if _CJK.search(text):
+            self.items = sorted([*self.items, *_unspaced(text, index)], key=lambda m: m.start)
         self._starts = [m.start for m in self.items]
 
     def within(self, start: int, end: int, *, strong: bool = True) -> list[Mention]:
@@ -109,6 +110,28 @@ class Mentions:
             if mention.end <= end and (mention.strong or not strong):
                 found.append(mention)
         return found[:_MOST]
+
+
+def _mention(text: str, start: int, end: int, facts: list[Fact], *, strong: bool) -> Mention:
+    records = tuple(dict.fromkeys(f.record for f in facts))
+    return Mention(start, end, text[start:end], tuple(facts), strong, records, Reach(records[:_MAX_REACH]))
+
+
+def _unspaced(text: str, index: Index) -> list[Mention]:
+    """Values in a script without spaces, longest first where they overlap."""
+    low = text.lower()
+    taken = bytearray(len(text))
+    found: list[Mention] = []
+    values = sorted((v for v in index.strings if 2 <= len(v) <= _MAX_LENGTH and _CJK.search(v)), key=len, reverse=True)
+    for value in values:
+        at = low.find(value)
+        while at >= 0 and len(found) < _MOST:
+            end = at + len(value)
+            if not any(taken[at:end]):
+                taken[at:end] = b"\1" * len(value)
+                found.append(_mention(text, at, end, index.strings[value], strong=True))
+            at = low.find(value, end)
+    return found
 
 
 def _names(index: Index, present: set[str]) -> dict[str, list[tuple[tuple[str, ...], list[Fact]]]]:

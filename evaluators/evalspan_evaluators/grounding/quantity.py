@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from evalspan_evaluators.grounding.text import STOP_WORDS, fold, guess_language, stem
-from evalspan_evaluators.grounding.unit import dimension
+from evalspan_evaluators.grounding.unit import dimension, measure
 
 __all__ = ["Quantity", "has_words", "scan"]
 
@@ -306,12 +306,23 @@ def _readings(digits: str) -> tuple[tuple[float, ...], int]:
     return (decimal,), len(tail)
 
 
+_HIRAGANA = re.compile("[\u3041-\u309f]")
+
+
+def _unspaced_unit(run: str) -> str:
+    """The unit that a run of letters without spaces starts with, else the run up to its grammatical ending."""
+    known = (run[:size] for size in (3, 2, 1) if measure((run[:size],)))
+    return next(known, _HIRAGANA.split(run)[0])
+
+
 def _unit_after(text: str, at: int) -> tuple[str, int]:
     """The stem of the unit noun behind a number, skipping up to two adjectives is left to the caller."""
     match = _UNIT.match(text, at)
     if match is None:
         return "", at
     unit = match["unit"]
+    if unit[0] >= "\u3040":
+        return _unspaced_unit(unit), match.end()
     if unit.lower() in STOP_WORDS:
         return "", at
     if (

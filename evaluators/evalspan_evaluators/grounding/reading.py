@@ -1,9 +1,12 @@
 """Reading: one answer against one index, and what the checks share about it."""
 
-from evalspan_evaluators.grounding.bind import Binder
+from collections.abc import Sequence
+
+from evalspan_evaluators.grounding.bind import Binder, Scope
 from evalspan_evaluators.grounding.claim import Claim, extract
-from evalspan_evaluators.grounding.context import Context, context_of
-from evalspan_evaluators.grounding.index import Index
+from evalspan_evaluators.grounding.context import Context, context_of, tail_of
+from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.owner import Owners, Said
 from evalspan_evaluators.grounding.text import fold, sentences
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
@@ -29,8 +32,20 @@ class Reading:
         self.index = index
         self.spans = sentences(self.text)
         self.binder = Binder(self.text, index, self.spans)
+        self.owners = Owners(index)
 
     def context(self, claim: Claim) -> Context:
         """The words around a claim."""
         span = self.binder.sentence(claim.start)
         return context_of(self.text, claim.start, claim.end, span)
+
+    def elsewhere(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """Contradicted where the value is known of another subject only, and the claim's own has a value for it."""
+        start, end = context.sentence
+        before = max((c.end for c in self.claims if start <= c.start and c.end <= claim.start), default=start)
+        near = f"{self.text[before : claim.start]} {tail_of(self.text, claim.end, end)}"
+        sentence = f"{self.text[start : claim.start]} {self.text[claim.end : end]}"
+        truth = self.owners.own_value(Said(near, sentence), claim, context, scope.all, found)
+        if truth is None:
+            return None
+        return ClaimVerdict(claim=claim, outcome="contradicted", fact=truth, code="OTHER_RECORD")

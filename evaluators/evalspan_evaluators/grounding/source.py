@@ -21,7 +21,7 @@ class Source:
         tool: Name of the tool of a result or of arguments.
         span_id: Span of that call.
         failed: The tool said it failed.
-        call: Position of the tool call in the run, -1 for anything else.
+        call: Position of the tool call in the run, below -1 in earlier turns, -1 for anything else.
     """
 
     kind: SourceKind
@@ -57,6 +57,7 @@ def _of_conversation(case: Case) -> Iterator[Source]:
 def sources_of(case: Case) -> tuple[Source, ...]:
     """Everything the answer of this case may rest on, oldest first."""
     found: list[Source] = []
+    earlier = -1 - sum(len(turn.tools) for turn in case.turns)
     if case.system_prompt:
         found.append(Source("system_prompt", case.system_prompt))
     for turn in case.turns:
@@ -64,7 +65,8 @@ def sources_of(case: Case) -> tuple[Source, ...]:
             found.append(Source("user", turn.input))
         if turn.output:
             found.append(Source("earlier_turn", turn.output))
-        found.extend(_of_tools(turn.tools, -1000))
+        found.extend(_of_tools(turn.tools, earlier))
+        earlier += len(turn.tools)
     if case.input:
         found.append(Source("user", case.input))
     found.extend(s for s in _of_conversation(case) if s.content != case.input)

@@ -1,6 +1,8 @@
 """Unit: dimensions and conversion of the common units of measure."""
 
-__all__ = ["convert", "dimension", "units"]
+from collections.abc import Iterable
+
+__all__ = ["convert", "dimension", "measure", "units"]
 
 # dimension -> unit stem -> factor to the base unit
 _UNITS: dict[str, dict[str, float]] = {
@@ -81,6 +83,26 @@ _UNITS: dict[str, dict[str, float]] = {
 
 
 _DIMENSION = {unit: (name, factor) for name, table in _UNITS.items() for unit, factor in table.items()}
+
+
+#: Words that name what is measured, or a unit that no factor converts.
+_NAMED = {
+    word: name
+    for name, words in {
+        "temperature": "c °c f °f degr celsius fahrenheit temp temperatur temperature temperatura température grad "
+        "degré grado grau graus 度 气温 温度 気温",
+        "speed": "speed velocity geschwindigkeit vitess velocidad velocidade",
+        "mass": "weight mass gewicht poids peso",
+        "length": "distance height length width depth höhe breite länge taille altura",
+        "time": "duration dauer durée duración duração",
+    }.items()
+    for word in words.split()
+}
+
+
+def measure(words: Iterable[str]) -> str:
+    """What the words measure: a dimension of units, `temperature`, or empty when they do not tell."""
+    return next((found for word in words if (found := dimension(word) or _NAMED.get(word, ""))), "")
 
 
 def dimension(unit: str) -> str:
