@@ -30,6 +30,7 @@ FLAGS = [
     "--no-first-run",
 ]
 WAIT_MS = 30_000
+expect.set_options(timeout=WAIT_MS)  # a page is drawn piece by piece, and a busy machine takes its time
 
 
 @pytest.fixture(scope="module")
