@@ -27,10 +27,11 @@ _LAST_WORDS = 4000
 #: Name of the variable by which a child knows the supervisor it must not outlive.
 PARENT_VARIABLE = "EVALSPAN_PARENT_PID"
 #: Seconds between two looks at the processes.
-TICK_S = 0.2
+TICK_S = 0.1
 #: Seconds between two probes of a ready service.
 PROBE_EVERY_S = 1.0
-#: First pause before a restart; doubles with each failure, up to the cap.
+#: A service that was ready is started again at once, the first time; after that, the first pause, which doubles with
+#: each failure, up to the cap.
 FIRST_BACKOFF_S = 0.3
 MAX_BACKOFF_S = 30.0
 #: A service that was ready this long has earned a fresh backoff.
@@ -218,7 +219,8 @@ class Supervisor:
             self._back_off(child, "was killed")
 
     def _back_off(self, child: _Child, why: str) -> None:
-        pause = min(FIRST_BACKOFF_S * 2**child.failures, MAX_BACKOFF_S)
+        at_once = child.failures == 0 and child.state in ("ready", "unresponsive")
+        pause = 0.0 if at_once else min(FIRST_BACKOFF_S * 2 ** max(0, child.failures - 1), MAX_BACKOFF_S)
         child.failures += 1
         child.process = None
         child.restart_at = self._clock() + pause

@@ -139,6 +139,7 @@ def load_config(
     *,
     create: MetricFactory | None = None,
     complete: bool = False,
+    metrics: bool = True,
 ) -> Config:
     """The configuration, or the one that stands in when there is no file.
 
@@ -150,6 +151,7 @@ def load_config(
         env: Environment variables; None takes the process's.
         create: Makes metrics; None takes every built-in and installed one.
         complete: Also look for what only the worker opens: variables with secrets, recorded replies, prices.
+        metrics: Make the rules' metrics; processes that score nothing start faster without.
 
     Raises:
         ConfigError: Naming file, line, field and the next action, one line per mistake.
@@ -159,7 +161,8 @@ def load_config(
     environment = dict(os.environ if env is None else env)
     found = find_config(path, environment)
     document = parse_yaml("", name=CONFIG_FILE) if found is None else read_yaml(found)
-    return ConfigReader(document, found, environment, create or metrics_registry.create, complete=complete).config()
+    make = (create or metrics_registry.create) if metrics else None
+    return ConfigReader(document, found, environment, make, complete=complete).config()
 
 
 def open_channels(config: Config, env: Mapping[str, str] | None = None) -> dict[str, Channel]:

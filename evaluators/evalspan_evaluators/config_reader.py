@@ -47,7 +47,7 @@ class ConfigReader:
         document: The parsed file.
         path: Where it lies; None for the configuration that stands in.
         env: Environment variables.
-        create: Makes metrics.
+        create: Makes metrics; None leaves the rules without.
         complete: Also look for what only the worker opens.
     """
 
@@ -56,7 +56,7 @@ class ConfigReader:
         document: ConfigDocument,
         path: Path | None,
         env: Mapping[str, str],
-        create: MetricFactory,
+        create: MetricFactory | None,
         *,
         complete: bool = False,
     ) -> None:
@@ -186,12 +186,16 @@ class ConfigReader:
 
     def _default_rule(self, project: str) -> Rule:
         made: list[Metric | JudgeMetric] = []
-        for name in DEFAULT_METRICS:
+        for name in DEFAULT_METRICS if self._create else ():
             try:
-                made.append(self._create(name, {}))
+                made.append(self._new(name, {}))
             except ConfigError:  # an installation without this metric still scores with the others
                 continue
         return Rule(name="default", project=project, metrics=tuple(made))
+
+    def _new(self, name: str, parameters: Mapping[str, Any]) -> Metric | JudgeMetric:
+        assert self._create is not None
+        return self._create(name, parameters)
 
     def _rule(self, index: int, model: RuleModel, project: str) -> Rule:
         where = ("rules", index)
@@ -237,6 +241,8 @@ class ConfigReader:
         )
 
     def _metric(self, where: Location, given: object) -> Metric | JudgeMetric | None:
+        if self._create is None:
+            return None
         hint = "write a metric's name, or name: {parameter: value}"
         name: object = given
         written: object = None
@@ -259,7 +265,7 @@ class ConfigReader:
 
     def _made(self, where: Location, name: str, parameters: dict[str, Any]) -> Metric | JudgeMetric | None:
         try:
-            return self._create(name, parameters)
+            return self._new(name, parameters)
         except ConfigError as error:
             message = str(error)
             near = difflib.get_close_matches(name, sorted(metrics_registry.available()), n=1)
@@ -279,7 +285,7 @@ class ConfigReader:
             if channel not in file.channels:
                 known = ", ".join(sorted(file.channels)) or "none; add a channels section"
                 self._problem((*where, "channels", position), f"unknown channel {channel!r}: one of {known}")
-        if model.metric is not None:
+        if model.metric is not None and self._create is not None:
             known_metrics = {m.name for rule in rules for m in rule.metrics} | set(metrics_registry.available())
             near = difflib.get_close_matches(model.metric, sorted(known_metrics), n=1, cutoff=0.75)
             # Names that are like none of ours may be those of evaluations that arrive with the runs.

@@ -124,7 +124,9 @@ def until_fixture() -> Callable[..., Any]:
 def start_evalspan(folder: Path, config: str | None, *, extra: tuple[str, ...] = ()) -> Evalspan:
     """Start `evalspan up` and wait until it says that it is up."""
     ports = dict(zip(_NAMES, _free_ports(len(_NAMES)), strict=True))
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("EVALSPAN_", "OTEL_"))}
+    # Without bytecode on the disk every process would compile everything again.
+    foreign = ("EVALSPAN_", "OTEL_", "PYTHONDONTWRITEBYTECODE")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     environment = {
         **kept,
         "EVALSPAN_DATA": str(folder / "data"),

@@ -62,12 +62,15 @@ Project = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")]
 
 
-def read_settings(*, config: Path | None = None, complete: bool = False, **flags: Any) -> Settings:
+def read_settings(
+    *, config: Path | None = None, complete: bool = False, metrics: bool = True, **flags: Any
+) -> Settings:
     """Settings from flags, EVALSPAN_* variables, the `settings:` section of evalspan.yaml and defaults.
 
     Args:
         config: `--config`.
         complete: Also look for what only the worker opens, so that it is missed before anything starts.
+        metrics: Check the rules' metrics too, which takes a moment.
         flags: Values of other flags by the setting's name; None where not given.
 
     Raises:
@@ -75,7 +78,7 @@ def read_settings(*, config: Path | None = None, complete: bool = False, **flags
     """
     from evalspan_evaluators.config import load_config
 
-    loaded = load_config(config, complete=complete)
+    loaded = load_config(config, complete=complete, metrics=metrics)
     found = {"project": loaded.project, "prices": loaded.prices, "config": loaded.path}
     return load_settings({**found, **flags}, loaded.settings)
 

@@ -196,7 +196,7 @@ def store(
     from evalspan_collector.store.front import serve
 
     watch_parent()
-    settings = read_settings(config=config, data=data, store_port=store_port)
+    settings = read_settings(config=config, data=data, store_port=store_port, metrics=False)
     folder = settings.data_dir.create()
     serve(
         folder.store,
@@ -236,7 +236,7 @@ def collector(
     settings = read_settings(
         config=config, data=data, host=host, grpc_port=grpc_port, http_port=http_port, metrics_port=metrics_port,
         store_port=store_port, store_url=store_url, insecure=insecure, tls_cert=tls_cert, tls_key=tls_key,
-        tls_client_ca=tls_client_ca, shard=shard,
+        tls_client_ca=tls_client_ca, shard=shard, metrics=False,
     )  # fmt: skip
     settings.data_dir.create()
     run_collector(
@@ -287,7 +287,7 @@ def dashboard(
 
     settings = read_settings(
         config=config, data=data, host=host, dashboard_port=dashboard_port, store_port=store_port,
-        store_url=store_url, insecure=insecure,
+        store_url=store_url, insecure=insecure, metrics=False,
     )  # fmt: skip
     command = dashboard_command(settings)
     environment = {**os.environ, **dashboard_environment(settings)}
