@@ -5,22 +5,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from google.protobuf.message import DecodeError as ProtobufError
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evalspan.errors import DecodeError
-from evalspan_collector.attributes import attribute_map, plain, read_pairs
+from evalspan_collector.attributes import read_message, read_value
+from evalspan_collector.layout import layouts
+from evalspan_collector.otlp_schema import Event, Link, LogsData, Status, TracesData
 from evalspan_collector.raw import RawEvent, RawLink, RawSpan
-from evalspan_collector.span_schema import TracesData
 from evalspan_collector.wire import with_valid_strings
 
 __all__ = [
     "Refusals",
-    "attribute_map",
     "bad_ids",
-    "count_refused",
     "parse_request",
-    "plain",
     "read_log_scopes",
     "read_span_scopes",
 ]
@@ -78,21 +74,6 @@ def _repaired(message_type: Callable[[], Any], body: bytes) -> Any:
     return request
 
 
-def count_refused(body: bytes, refusals: Refusals) -> None:
-    """Count the spans of a protobuf request that will be refused, reading nothing but their ids.
-
-    Raises:
-        DecodeError: The bytes are no ExportTraceServiceRequest.
-    """
-    request, _ = parse_request(ExportTraceServiceRequest, body, "ExportTraceServiceRequest")
-    for resource_spans in request.resource_spans:
-        for scope_spans in resource_spans.scope_spans:
-            for span in scope_spans.spans:
-                reason = bad_ids(span.trace_id, span.span_id)
-                if reason is not None:
-                    refusals[reason] += 1
-
-
 #: A scope: resource attributes, scope {name, version}, its items.
 SpanScope = tuple[dict[str, Any], dict[str, Any], Iterator[RawSpan]]
 LogScope = tuple[dict[str, Any], dict[str, Any], Iterator[tuple[str, str, RawEvent]]]
@@ -110,7 +91,7 @@ def read_span_scopes(body: bytes, refusals: Refusals) -> Iterator[SpanScope]:
     """
     request, damaged = parse_request(TracesData, body, "ExportTraceServiceRequest")
     for resource_spans in request.resource_spans:
-        resource = attribute_map(resource_spans.resource.attributes)
+        resource = layouts.read(resource_spans.resource.attributes[:])[0]
         for scope_spans in resource_spans.scope_spans:
             scope = {"name": scope_spans.scope.name, "version": scope_spans.scope.version}
             spans = _spans(scope_spans.spans, refusals)
@@ -118,50 +99,75 @@ def read_span_scopes(body: bytes, refusals: Refusals) -> Iterator[SpanScope]:
 
 
 def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
+    read = layouts.read
     for span in spans:
-        trace_id, span_id = span.trace_id, span.span_id
-        trace_hex, span_hex = trace_id.hex(), span_id.hex()
-        if len(trace_hex) != 32 or len(span_hex) != 16 or trace_hex == _NO_TRACE or span_hex == _NO_SPAN:
-            refusals[bad_ids(trace_id, span_id) or "bad id"] += 1
+        trace_id, span_id = span.trace_id.hex(), span.span_id.hex()
+        if len(trace_id) != 32 or len(span_id) != 16 or trace_id == _NO_TRACE or span_id == _NO_SPAN:
+            refusals[bad_ids(span.trace_id, span.span_id) or "bad id"] += 1
             continue
-        parent = span.parent_span_id.hex()
-        try:
-            attributes, damaged = read_pairs(span.attributes)
-        except ProtobufError as error:
-            raise DecodeError(f"an attribute of span {span_hex!r} is no KeyValue: {error}; send OTLP") from error
-        code, message = 0, ""
-        if span.HasField("status"):
-            status = span.status
-            code, message = status.code, status.message
-        start = span.start_time_unix_nano
-        end = span.end_time_unix_nano
+        parent_id = span.parent_span_id.hex()
+        attributes, layout, damaged, lost = read(span.attributes[:])
+        status = span.status
+        code, message = _statuses[status] if status else (0, "")
         events, links = span.events, span.links
-        yield RawSpan(
-            trace_hex,
-            span_hex,
-            "" if parent == _NO_SPAN else parent,
+        found = RawSpan(
+            trace_id,
+            span_id,
+            "" if parent_id == _NO_SPAN else parent_id,
             span.name,
             span.kind,
             span.flags,
-            min(start, _MAX_NS),
-            min(end, _MAX_NS),
+            min(span.start_time_unix_nano, _MAX_NS),
+            min(span.end_time_unix_nano, _MAX_NS),
             code,
             message,
             attributes,
-            _events(events) if events else [],
-            [RawLink(li.trace_id.hex(), li.span_id.hex(), attribute_map(li.attributes)) for li in links]
-            if links
-            else [],
-            span.dropped_attributes_count,
+            (),
+            (),
+            span.dropped_attributes_count + lost,
             damaged,
+            layout,
         )
+        if events or links:
+            _add_rare(found, events, links)
+        yield found
 
 
-def _events(events: Any) -> list[RawEvent]:
-    return [
-        RawEvent(e.name, min(e.time_unix_nano, _MAX_NS), attribute_map(e.attributes), None, i)
-        for i, e in enumerate(events)
-    ]
+class _Statuses(dict[bytes, tuple[int, str]]):
+    """Serialised statuses to code and message; the same few come with most spans."""
+
+    def __missing__(self, data: bytes) -> tuple[int, str]:
+        status, _ = read_message(Status, data)
+        found = (0, "") if status is None else (status.code, status.message)
+        if len(data) <= 80:
+            if len(self) >= 1_024:
+                self.clear()
+            self[data] = found
+        return found
+
+
+_statuses = _Statuses()
+
+
+def _add_rare(span: RawSpan, events: Any, links: Any) -> None:
+    """Add what few spans have."""
+    read_events: list[RawEvent] = []
+    for number, data in enumerate(events):
+        event, damaged = read_message(Event, data)
+        span.damaged |= damaged and event is not None
+        if event is None:
+            span.dropped += 1
+            continue
+        attributes, _, damaged, lost = layouts.read(event.attributes[:])
+        span.damaged |= damaged
+        span.dropped += lost
+        read_events.append(RawEvent(event.name, min(event.time_unix_nano, _MAX_NS), attributes, None, number))
+    read_links: list[RawLink] = []
+    for data in links:
+        link, _ = read_message(Link, data)
+        if link is not None:
+            read_links.append(RawLink(link.trace_id.hex(), link.span_id.hex(), layouts.read(link.attributes[:])[0]))
+    span.events, span.links = read_events, read_links
 
 
 def _marked(spans: Iterator[RawSpan]) -> Iterator[RawSpan]:
@@ -178,9 +184,9 @@ def read_log_scopes(body: bytes, refusals: Refusals) -> Iterator[LogScope]:
         DecodeError: The bytes are no such request.
     """
     del refusals  # records without ids are no error: they belong to no span
-    request, _ = parse_request(ExportLogsServiceRequest, body, "ExportLogsServiceRequest")
+    request, _ = parse_request(LogsData, body, "ExportLogsServiceRequest")
     for resource_logs in request.resource_logs:
-        resource = attribute_map(resource_logs.resource.attributes)
+        resource = layouts.read(resource_logs.resource.attributes[:])[0]
         for scope_logs in resource_logs.scope_logs:
             scope = {"name": scope_logs.scope.name, "version": scope_logs.scope.version}
             yield resource, scope, _records(scope_logs.log_records)
@@ -188,7 +194,8 @@ def read_log_scopes(body: bytes, refusals: Refusals) -> Iterator[LogScope]:
 
 def _records(records: Any) -> Iterator[tuple[str, str, RawEvent]]:
     for record in records:
-        attributes = attribute_map(record.attributes)
+        attributes = layouts.read(record.attributes[:])[0]
         time_ns = min(record.time_unix_nano or record.observed_time_unix_nano, _MAX_NS)
         name = record.event_name or str(attributes.get("event.name") or "")
-        yield record.trace_id.hex(), record.span_id.hex(), RawEvent(name, time_ns, attributes, plain(record.body))
+        body = read_value(record.body) if record.body else None
+        yield record.trace_id.hex(), record.span_id.hex(), RawEvent(name, time_ns, attributes, body)

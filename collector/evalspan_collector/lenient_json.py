@@ -15,7 +15,9 @@ MAX_REPR_CHARS = 65_536
 #: A text that orjson refuses (lone surrogates, NaN, huge numbers) is given to the slower reader up to this size.
 MAX_SLOW_CHARS = 4_194_304
 
-_JSON_START = frozenset('{["-0123456789tfnNI')
+_JSON_START = frozenset('{["-0123456789')
+#: Words of JSON, and of what Python's reader takes for it.
+_JSON_WORDS = ("true", "false", "null", "NaN", "Infinity")
 _REPR_START = frozenset("{[(")
 
 
@@ -36,8 +38,9 @@ def parse(text: str, *, python: bool = False) -> Any:
         text: JSON, or not.
         python: Read a Python literal (`{'a': None}`) too, where it is no JSON.
     """
-    start = text.lstrip()[:1]
-    if start not in _JSON_START:
+    stripped = text.lstrip()
+    start = stripped[:1]
+    if start not in _JSON_START and not stripped.startswith(_JSON_WORDS):
         return _parse_python(text) if python and start in _REPR_START and start else text
     try:
         return orjson.loads(text)

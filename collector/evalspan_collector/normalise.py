@@ -1,22 +1,16 @@
 """Normalise: one raw span of any dialect to one Span, in one pass over its attributes."""
 
-from collections.abc import Callable
 from dataclasses import fields as dataclass_fields
 from typing import Any, cast
 
-from evalspan_collector.conventions import (
-    RESOURCE,
-    Option,
-    Plan,
-    Shape,
-    scope_dialect,
-    shape_of,
-)
-from evalspan_collector.converters import redacted, text
+from evalspan_collector.conventions import RESOURCE, scope_dialect, shape_of
+from evalspan_collector.converters import redacted
 from evalspan_collector.events import KNOWN_EVENTS, event_facts
+from evalspan_collector.filling import add_left, fill, kind_of
+from evalspan_collector.form import Form, form_of, repairs_of
 from evalspan_collector.lenient_json import as_text
 from evalspan_collector.raw import Origin, RawSpan
-from evalspan_collector.repairs import REPAIRS, Draft, kind_from_fields, kind_from_name
+from evalspan_collector.repairs import Draft, kind_from_fields, kind_from_name
 from evalspan_collector.span import Content, Span, SpanEvent, SpanKind, SpanLink, Status
 from evalspan_collector.unguarded import unguarded
 
@@ -73,137 +67,64 @@ def normalise(raw: RawSpan, shared: Origin, *, explain: bool = False) -> Span:
         shared: What its resource and scope say.
         explain: Fill `Span.sources` with the source of each field and the repairs that fired.
     """
-    attributes = raw.attributes
+    layout = raw.layout
+    if layout is not None and not explain:
+        form = layout.forms.get(shared.dialect) or form_of(layout, shared.dialect)
+        if form is not None:
+            return _by_form(raw, shared, form)
+    attributes, left = raw.attributes, list[str]()
+    sources: dict[str, str] | None = {} if explain else None
     shape = shape_of(tuple(attributes))
-    filling = _Filling(attributes, explain=explain)
-    kind = filling.kind(shape)
-    draft = Draft(raw, kind, shared.dialect or shape.dialect, filling.fields)
-    if kind is _UNKNOWN and kind_from_name(draft):
-        filling.explain("kind", "span name")
+    draft = Draft(raw, _UNKNOWN, shared.dialect or shape.dialect, {})
+    fields = draft.fields
+    draft.kind = kind_of(shape, attributes, fields, sources)
+    if draft.kind is _UNKNOWN and kind_from_name(draft):
+        _note(sources, "kind", "span name")
     plan = shape.plan(draft.kind)
-    filling.fill(plan)
+    fill(plan, attributes, fields, left, sources)
     if draft.kind is _UNKNOWN and kind_from_fields(draft):
-        filling.explain("kind", "fields present")
+        _note(sources, "kind", "fields present")
         plan = shape.plan(draft.kind)
-        filling.fill(plan)
+        left.clear()
+        fill(plan, attributes, fields, left, sources)
     if raw.events:
-        _add_events(draft, filling)
-    repairs = plan.repairs.get(draft.dialect)
-    if repairs is None:
-        repairs = plan.repairs[draft.dialect] = _repairs(shape, draft)
-    for name, apply in repairs:
+        _add_events(draft, sources)
+    for name, apply in repairs_of(shape, plan, draft.dialect, draft.kind):
         if apply(draft):
-            filling.explain(name, "fired")
+            _note(sources, name, "fired")
     for scratch in shape.scratch:
-        filling.fields.pop(scratch, None)
-    return _span(draft, shared, filling.leftover(plan), filling.sources or {})
+        fields.pop(scratch, None)
+    leftover = {k: as_text(attributes[k]) for k in plan.leftover}
+    add_left(plan, attributes, left, leftover)
+    return _span(draft, shared, leftover, sources or {})
 
 
-def _repairs(shape: Shape, draft: Draft) -> tuple[tuple[str, Callable[[Draft], bool]], ...]:
-    """The repairs that can concern a span of this shape, dialect and kind, each with what `--explain` calls it."""
-    concerned = (r for r in REPAIRS if r.concerns(shape.names, draft.dialect, draft.kind))
-    return tuple((f"repair {r.name}", r.apply) for r in concerned)
+def _by_form(raw: RawSpan, shared: Origin, form: Form) -> Span:
+    """Read a span whose constants have been read before: only what varies is left to do."""
+    attributes, fields, left = raw.attributes, form.fields.copy(), form.left.copy()
+    fill(form.plan, attributes, fields, left)
+    draft = Draft(raw, form.kind, form.dialect, fields)
+    if raw.events:
+        _add_events(draft, None)
+    for apply in form.all_repairs if raw.events else form.repairs:
+        apply(draft)
+    for scratch in form.scratch:
+        fields.pop(scratch, None)
+    leftover = form.leftover.copy()
+    for key in form.loose:
+        leftover[key] = as_text(attributes[key])
+    if left:
+        add_left(form.plan, attributes, left, leftover)
+    return _span(draft, shared, leftover, {})
 
 
-class _Filling:
-    """The fields of one span while its attributes are read."""
-
-    __slots__ = ("attributes", "fields", "left", "sources")
-
-    def __init__(self, attributes: dict[str, Any], *, explain: bool) -> None:
-        self.attributes = attributes
-        self.fields: dict[str, Any] = {}
-        self.sources: dict[str, str] | None = {} if explain else None
-        #: Keys that a field wanted and did not take, once for each such field.
-        self.left: list[str] = []
-
-    def explain(self, field: str, source: str) -> None:
-        """Note where a field came from, when asked to."""
-        if self.sources is not None:
-            self.sources[field] = source
-
-    def kind(self, shape: Shape) -> SpanKind:
-        """The kind that the best of the kind keys tells."""
-        attributes = self.attributes
-        if shape.operation is not None:
-            self.fields["operation"] = text(attributes[shape.operation]) or ""
-        for option in shape.kinds:
-            found: SpanKind | None = option.convert(attributes[option.key])
-            if found is not None:
-                self.explain("kind", option.key)
-                return found
-        return _UNKNOWN
-
-    def fill(self, plan: Plan) -> None:
-        """Give each field of the plan the value of the first option that has one."""
-        attributes, fields = self.attributes, self.fields
-        left = self.left = []
-        for field, key, convert in plan.singles:
-            value = convert(attributes[key])
-            if value is None:
-                left.append(key)
-            else:
-                fields[field] = value
-        for field, key, convert, other, convert_other in plan.pairs:
-            stated = attributes[key]
-            value = convert(stated)
-            if value is not None:
-                fields[field] = value
-                if attributes[other] != stated:  # else the same fact in another vocabulary
-                    left.append(other)
-                continue
-            left.append(key)
-            value = convert_other(attributes[other])
-            if value is None:
-                left.append(other)
-            else:
-                fields[field] = value
-        if self.sources is not None:
-            self._explain_fill(plan, self.sources)
-        for field, options in plan.choices:
-            self._choose(field, options)
-        for field, offers in plan.generic:
-            # Offered is what every field before wanted and left.
-            self._choose(field, tuple(o for o, times in offers if not times or left.count(o.key) >= times))
-
-    def _explain_fill(self, plan: Plan, sources: dict[str, str]) -> None:
-        """Note the sources of the fields that have at most two."""
-        sources.update((field, key) for field, key, _ in plan.singles if field in self.fields)
-        for field, key, convert, other, _ in plan.pairs:
-            if field in self.fields:
-                sources[field] = other if convert(self.attributes[key]) is None else key
-
-    def _choose(self, field: str, options: tuple[Option, ...]) -> None:
-        attributes = self.attributes
-        winner: Any = None
-        for key, convert, family, _ in options:
-            value = attributes[key] if family is None else {rest: attributes[k] for k, rest in family}
-            if winner is None:
-                converted = convert(value)
-                if converted is not None:
-                    self.fields[field] = converted
-                    winner = value
-                    if self.sources is not None:
-                        self.sources[field] = key
-                    continue
-            elif value == winner:  # the same fact in another vocabulary
-                continue
-            self.left.extend((key,) if family is None else (k for k, _ in family))
-
-    def leftover(self, plan: Plan) -> dict[str, str]:
-        """The attributes that no field took, as text."""
-        attributes, left = self.attributes, self.left
-        found: dict[str, str] = {}
-        for key in plan.leftover:
-            value = attributes[key]
-            found[key] = value if type(value) is str else as_text(value)
-        for key in left:
-            if key not in plan.wanted or left.count(key) >= plan.wanted[key]:
-                found[key] = as_text(attributes[key])
-        return found
+def _note(sources: dict[str, str] | None, field: str, source: str) -> None:
+    """Note where a field came from, when asked to."""
+    if sources is not None:
+        sources[field] = source
 
 
-def _add_events(draft: Draft, filling: _Filling) -> None:
+def _add_events(draft: Draft, sources: dict[str, str] | None) -> None:
     """Facts of span events, where no attribute gave them."""
     known = [e for e in draft.raw.events if e.name in KNOWN_EVENTS]
     if not known:
@@ -211,7 +132,7 @@ def _add_events(draft: Draft, filling: _Filling) -> None:
     for field, value in event_facts(known, draft.kind, draft.raw.start_ns).items():
         if field not in draft.fields:
             draft.fields[field] = value
-            filling.explain(field, "span event")
+            _note(sources, field, "span event")
 
 
 def _content(draft: Draft) -> Content:

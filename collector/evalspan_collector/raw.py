@@ -1,7 +1,10 @@
 """RawSpan: one OTLP span taken out of its encoding, before anybody says what it means."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from evalspan_collector.layout import Layout
 
 __all__ = ["Origin", "RawEvent", "RawLink", "RawSpan"]
 
@@ -35,7 +38,13 @@ class RawLink:
 
 @dataclass(slots=True)
 class RawSpan:
-    """One span as it travelled; ids are lower-case hex, `parent_id` empty for a root."""
+    """One span as it travelled; ids are lower-case hex, `parent_id` empty for a root.
+
+    Attributes:
+        dropped: Values that the sender left out, or that cannot be read.
+        damaged: A text had to be repaired.
+        layout: What its attributes have in common with those of other spans, where that is known.
+    """
 
     trace_id: str
     span_id: str
@@ -48,10 +57,11 @@ class RawSpan:
     status_code: int
     status_message: str
     attributes: Attributes
-    events: list[RawEvent]
-    links: list[RawLink]
+    events: Sequence[RawEvent]
+    links: Sequence[RawLink]
     dropped: int = 0
     damaged: bool = False
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["varint", "with_valid_strings"]
+__all__ = ["first_text", "varint", "with_valid_strings"]
 
 #: As deep as protobuf itself reads.
 _MAX_DEPTH = 100
@@ -88,3 +88,13 @@ def varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def first_text(data: bytes) -> str:
+    """The text that a message begins with as its field 1, empty when it does not; for naming what cannot be read."""
+    try:
+        tag, at = _read_varint(memoryview(data), 0)
+        length, at = _read_varint(memoryview(data), at)
+    except ValueError:
+        return ""
+    return data[at : at + length].decode("utf-8", "replace") if tag == 0x0A and at + length <= len(data) else ""

@@ -115,7 +115,7 @@ def test_garbage_and_truncation_are_invalid_argument(whole: Whole) -> None:
     assert whole.code(body) is grpc.StatusCode.OK
 
 
-def test_values_nested_as_deep_as_the_parser_goes_are_taken_and_deeper_ones_refused(whole: Whole) -> None:
+def test_a_value_nested_too_deep_costs_itself_and_not_its_span(whole: Whole) -> None:
     shallow = span(1)
     shallow.attributes.add(key="deep").value.CopyFrom(nested(10))
     whole.send(shallow)
@@ -128,9 +128,11 @@ def test_values_nested_as_deep_as_the_parser_goes_are_taken_and_deeper_ones_refu
     body = span(2).SerializeToString() + b"\x4a" + varint(len(pair)) + pair
     for level in range(3):  # ScopeSpans.spans = 2, ResourceSpans.scope_spans = 2, request.resource_spans = 1
         body = (b"\x12" if level < 2 else b"\x0a") + varint(len(body)) + body
-    assert whole.code(body) is grpc.StatusCode.INVALID_ARGUMENT
+    assert whole.code(body) is grpc.StatusCode.OK
     whole.wait_drained()
-    assert whole.ids() == {f"{1:016x}"}
+    found = {s.span_id: s for s in whole.store.spans("default", [TRACE.hex()])}
+    assert found[f"{1:016x}"].flags == ()
+    assert found[f"{2:016x}"].flags == ("truncated",)
 
 
 def test_bad_ids_cost_only_their_own_span(whole: Whole) -> None:

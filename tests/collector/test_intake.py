@@ -14,8 +14,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from evalspan.errors import DecodeError
-from evalspan_collector.intake import check_logs, check_traces, read_logs, read_traces
+from evalspan_collector.intake import read_logs, read_traces
 from evalspan_collector.lenient_json import is_list, is_object
+from evalspan_collector.receiver.check import check_logs, check_traces
 
 TRACE, SPAN = bytes(range(1, 17)), bytes(range(1, 9))
 
@@ -171,7 +172,7 @@ def test_a_span_with_a_bad_id_is_refused_with_its_reason_and_the_rest_is_read(
     body = request(span(**fields), span()).SerializeToString()
     read = read_traces(body, project="p", received_ns=1)
     assert (len(read.spans), read.rejected, read.reasons, read.message) == (1, 1, {reason: 1}, f"1 x {reason}")
-    assert check_traces(body) == (1, read.message)
+    assert check_traces(body, json=False) == (1, 1, read.message)
 
 
 def test_a_parent_of_zeros_is_no_parent() -> None:
@@ -194,7 +195,7 @@ def test_a_string_that_is_no_utf8_costs_its_bytes_and_nothing_else() -> None:
     read = read_traces(body, project="p", received_ns=1)
     assert [s.flags for s in read.spans] == [(), ("invalid_utf8",)]
     assert read.spans[1].attributes == {"a": "a��b"}
-    assert check_traces(body) == (0, "")
+    assert check_traces(body, json=False) == (2, 0, "")
 
 
 def test_nul_and_times_at_the_ends_of_the_range_pass() -> None:
@@ -210,25 +211,69 @@ def test_ten_thousand_attributes_are_read() -> None:
     assert len(json.loads(read.input_messages or "[]")) == 10_000
 
 
-@pytest.mark.parametrize("json_form", [False, True])
-def test_deep_nesting_is_read_or_refused_but_never_a_crash(json_form: bool) -> None:
-    if json_form:
-        value: Any = {"stringValue": "x"}
-        for _ in range(5_000):
-            value = {"arrayValue": {"values": [value]}}
-        text = '{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"%s","spanId":"%s","attributes":[{"key":"a","value":%s}]}]}]}]}'
-        depth = '{"arrayValue":{"values":[' * 5_000 + '{"stringValue":"x"}' + "]}}" * 5_000
-        body = (text % (TRACE.hex(), SPAN.hex(), depth)).encode()
-    else:
-        inner = AnyValue(string_value="x")
-        for _ in range(40):
-            inner = AnyValue(array_value=ArrayValue(values=[inner]))
-        body = request(span(attributes=[KeyValue(key="a", value=inner)])).SerializeToString()
-    try:
-        read = read_traces(body, project="p", received_ns=1, json=json_form)
-    except DecodeError:
-        return
-    assert len(read.spans) <= 1
+def varint(number: int) -> bytes:
+    made = bytearray()
+    while number > 127:
+        made.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*made, number])
+
+
+def delimited(field: int, data: bytes) -> bytes:
+    """A field of bytes; no protobuf library writes deeper than it would read, so the bytes are made by hand."""
+    return bytes([field << 3 | 2]) + varint(len(data)) + data
+
+
+def deep_pair(levels: int) -> bytes:
+    value = delimited(1, b"x")
+    for _ in range(levels):
+        value = delimited(5, delimited(1, value))  # AnyValue.array_value, ArrayValue.values
+    return delimited(1, b"deep") + delimited(2, value)
+
+
+@pytest.mark.parametrize("place", ["attribute", "event", "link", "resource"])
+@pytest.mark.parametrize("levels", [100, 400, 3_000])
+def test_a_value_nested_too_deep_costs_itself_and_neither_its_span_nor_the_request(place: str, levels: int) -> None:
+    pair = deep_pair(levels)
+    spoilt = span(span_id=bytes(range(2, 10)), attributes=[kv("good", int_value=1)]).SerializeToString()
+    spoilt += {"attribute": delimited(9, pair), "event": delimited(11, delimited(2, b"e") + delimited(3, pair)),
+               "link": delimited(13, delimited(1, TRACE) + delimited(4, pair)), "resource": b""}[place]  # fmt: skip
+    spans = delimited(2, span().SerializeToString()) + delimited(2, spoilt)
+    resource = delimited(1, delimited(1, pair)) if place == "resource" else b""
+    body = delimited(1, resource + delimited(2, spans))
+    assert check_traces(body, json=False) == (2, 0, "")
+    one, two = read_traces(body, project="p", received_ns=1).spans
+    assert "truncated" not in one.flags
+    assert two.attributes["good"] == "1"
+    if place in {"attribute", "event"}:
+        assert "truncated" in two.flags
+        assert (two.attributes if place == "attribute" else two.events[0].attributes)["deep"] == "..."
+
+
+@pytest.mark.parametrize("levels", [101, 400, 5_000])
+def test_json_nested_too_deep_costs_itself_and_neither_its_span_nor_the_request(levels: int) -> None:
+    deep = '{"arrayValue":{"values":[' * levels + '{"stringValue":"x"}' + "]}}" * levels
+    spans = ",".join(
+        f'{{"traceId":"{TRACE.hex()}","spanId":"{number:016x}","attributes":[{{"key":"good","value":{{"intValue":"1"}}}}'
+        f',{{"key":"a","value":{value}}}]}}'
+        for number, value in ((1, '{"stringValue":"]]}\\"[["}'), (2, deep))
+    )
+    body = f'{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{spans}]}}]}}]}}'.encode()
+    assert check_traces(body, json=True) == (2, 0, "")
+    one, two = read_traces(body, project="p", received_ns=1, json=True).spans
+    assert (one.flags, one.attributes) == ((), {"good": "1", "a": ']]}"[['})
+    assert "truncated" in two.flags
+    assert two.attributes["good"] == "1"
+
+
+def test_values_as_deep_as_protobuf_reads_them_are_read_whole() -> None:
+    inner = AnyValue(string_value="x")
+    for _ in range(40):
+        inner = AnyValue(array_value=ArrayValue(values=[inner]))
+    (read,) = read_traces(
+        request(span(attributes=[KeyValue(key="a", value=inner)])).SerializeToString(), project="p", received_ns=1
+    ).spans
+    assert (read.flags, read.attributes["a"]) == ((), "[" * 40 + '"x"' + "]" * 40)
 
 
 @pytest.mark.parametrize("body", [b"\xff\xff\xff", b"\x0a\xff\xff\xff\xff\x0f", b"not otlp"])
@@ -268,7 +313,7 @@ def test_log_records_keep_their_span_their_name_and_their_body() -> None:
         7,
         '{"index":0}',
     )
-    assert check_logs(found.SerializeToString()) == (0, "")
+    assert check_logs(found.SerializeToString(), json=False) == (2, 0, "")
 
 
 def test_the_name_of_a_record_may_be_an_attribute() -> None:

@@ -2,11 +2,9 @@
 
 from typing import NamedTuple
 
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
 from evalspan_collector.decode import Refusals, bad_ids, parse_request
 from evalspan_collector.decode_json import read_json_log_scopes, read_json_span_scopes
+from evalspan_collector.otlp_schema import LogsData, TracesData
 
 __all__ = ["Check", "check_logs", "check_traces"]
 
@@ -38,8 +36,7 @@ def check_traces(body: bytes, *, json: bool) -> Check:
     if json:
         total = sum(1 for _, _, spans in read_json_span_scopes(body, refusals) for _ in spans)
         return _result(total, refusals)
-    request: ExportTraceServiceRequest
-    request, _ = parse_request(ExportTraceServiceRequest, body, "ExportTraceServiceRequest")
+    request, _ = parse_request(TracesData, body, "ExportTraceServiceRequest")
     total = 0
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
@@ -61,8 +58,7 @@ def check_logs(body: bytes, *, json: bool) -> Check:
     refusals = Refusals()
     if json:
         return _result(sum(1 for _, _, records in read_json_log_scopes(body, refusals) for _ in records), refusals)
-    request: ExportLogsServiceRequest
-    request, _ = parse_request(ExportLogsServiceRequest, body, "ExportLogsServiceRequest")
+    request, _ = parse_request(LogsData, body, "ExportLogsServiceRequest")
     total = sum(len(scope.log_records) for resource in request.resource_logs for scope in resource.scope_logs)
     return _result(total, refusals)
 

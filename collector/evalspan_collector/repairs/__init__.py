@@ -73,7 +73,12 @@ REPAIRS: tuple[Repair, ...] = (
         frozenset({SpanKind.CHAIN}),
         frozenset({"input.value", "output.value"}),
     ),
-    Repair("raw_request_of_litellm", raw_request_of_litellm, frozenset({"litellm"})),
+    Repair(
+        "raw_request_of_litellm",
+        raw_request_of_litellm,
+        frozenset({"litellm"}),
+        gives=frozenset({*COUNTS, "total_tokens", "model_response"}),
+    ),
     Repair(
         "names_from_span_name",
         names_from_span_name,
@@ -85,7 +90,12 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("no_arguments_of_adk", no_arguments_of_adk, frozenset({"adk"})),
     Repair("unwrapped_result", unwrapped_result, kinds=_TOOLS),
     Repair("no_usage_of_its_own", no_usage_of_its_own, kinds=frozenset({SpanKind.LLM}), needs=_USAGE),
-    Repair("aggregate_usage", aggregate_usage, needs=frozenset(theirs for _, theirs in AGGREGATES)),
+    Repair(
+        "aggregate_usage",
+        aggregate_usage,
+        needs=frozenset(theirs for _, theirs in AGGREGATES),
+        gives=frozenset(COUNTS),
+    ),
     Repair(
         "exclusive_usage",
         exclusive_usage,

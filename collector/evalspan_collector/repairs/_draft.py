@@ -33,6 +33,7 @@ class Repair:
         dialects: Dialects it is for; None for all.
         kinds: Kinds it is for; None for all.
         needs: Fields or attribute keys of which the span must have one; None for nothing.
+        gives: Fields it may add that a later repair needs.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Repair:
     dialects: frozenset[str] | None = None
     kinds: frozenset[SpanKind] | None = None
     needs: frozenset[str] | None = None
+    gives: frozenset[str] = frozenset()
 
     def concerns(self, names: frozenset[str], dialect: str, kind: SpanKind) -> bool:
         """True when a span with these fields and keys may need it."""

@@ -96,7 +96,13 @@ def usage_struct(draft: Draft) -> bool:
     fields = draft.fields
     if not fields.keys().isdisjoint(COUNTS):
         pop = fields.pop
-        usage = _OpenUsage(*[pop(name, None) for name in COUNTS])
+        usage = _OpenUsage(
+            pop("input_tokens", None),
+            pop("output_tokens", None),
+            pop("cache_read_tokens", None),
+            pop("cache_write_tokens", None),
+            pop("reasoning_tokens", None),
+        )
         usage.__class__ = Usage
         fields["usage"] = usage
     return False
