@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import structlog
 
-from evalspan.errors import ConfigError
+from evalspan.errors import ConfigError, StoreError
 from evalspan_collector.assembler import Assembler
 from evalspan_collector.completion import Timing
 from evalspan_collector.drain import BlockLimits, Drain
@@ -28,6 +28,8 @@ from evalspan_collector.receiver.tls import TlsFiles
 from evalspan_collector.selfmetrics import MetricsEndpoint, SelfMetrics
 from evalspan_collector.settings import Settings, is_loopback
 from evalspan_collector.spool import Spool
+from evalspan_collector.store.clickhouse import ClickHouseStore
+from evalspan_collector.store.client import ClickHouseError
 from evalspan_collector.store.contract import Store
 from evalspan_collector.store.opening import open_store
 
@@ -36,6 +38,8 @@ __all__ = ["Collector", "check_exposure", "run_collector"]
 _log = structlog.get_logger(__name__)
 #: How long a start waits for the store's keys; beyond this machine it may not start without.
 _KEYS_WAIT_S, _KEYS_WAIT_EXPOSED_S = 2.0, 10.0
+#: How often to see whether the store still has its tables; ClickHouse's codes for a table or database that is unknown.
+_TABLES_CHECK_S, _NO_TABLES = 5.0, frozenset({60, 81})
 #: A backlog above this means that intake is behind.
 _BUSY_BYTES = 1 << 20
 #: Threads that answer senders must not wait long behind one that decodes or assembles.
@@ -194,12 +198,31 @@ class _LateStore:
         self._token = token
         self._lock = threading.Lock()
         self._store: Store | None = None
+        threading.Thread(target=self._watch, name="store-tables", daemon=True).start()
 
     def __call__(self) -> Store:
         with self._lock:
             if self._store is None:
                 self._store = open_store(self._url, token=self._token)
             return self._store
+
+    def _watch(self) -> None:
+        """A store that came back empty is opened anew, which makes its tables."""
+        while True:
+            time.sleep(_TABLES_CHECK_S)
+            store = self._store
+            if not isinstance(store, ClickHouseStore):
+                continue
+            try:
+                store.client.rows("SELECT max(number) FROM migrations")
+            except ClickHouseError as error:
+                if error.code not in _NO_TABLES:
+                    continue
+                _log.warning("store_is_empty", error=str(error), action="its tables are made anew")
+                with self._lock:
+                    self._store = None
+            except StoreError:
+                continue  # away: whoever needs it says so
 
 
 def run_collector(settings: Settings, *, store_url: str, store_token: str | None = None) -> NoReturn:

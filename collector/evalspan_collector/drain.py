@@ -18,11 +18,15 @@ from evalspan_collector.quarantine import Quarantine
 from evalspan_collector.selfmetrics import SelfMetrics
 from evalspan_collector.span import LogRecord, Span
 from evalspan_collector.spool import Block, Damage, Position, Signal, Spool, SpoolRecord
+from evalspan_collector.store.client import ClickHouseError
 from evalspan_collector.store.contract import Store
 
 __all__ = ["BlockLimits", "Drain"]
 
 _log = structlog.get_logger(__name__)
+#: ClickHouse's codes for a table or database that is unknown, files that cannot be opened, read or written, a disk
+#: that is full or read-only, and too many parts.
+_STORE_CODES = frozenset({60, 74, 75, 76, 81, 107, 164, 225, 242, 243, 252})
 _FIRST_DELAY_S = 0.2
 _LAST_DELAY_S = 5.0
 #: Failed inserts of a whole block before its requests are tried one by one.
@@ -253,7 +257,7 @@ class Drain:
                     self._insert_apart(batch)
                 self._spool.finish_block(batch.end)
             except Exception as error:  # noqa: BLE001  # whatever the store says, the block waits and is tried again
-                failures += not isinstance(error, StoreUnreachableError)
+                failures += not _is_about_store(error)
                 self._metrics.store_up.set(0)
                 self._metrics.insert_failures.inc(batch.items)
                 self._show_queue()
@@ -278,22 +282,36 @@ class Drain:
     def _insert_apart(self, batch: _Batch) -> None:
         """Insert request by request, to find the one that the store cannot take.
 
-        A request is put aside only when a neighbour went in, or when the error is about its data and not about the
-        store: a sick store must never empty the spool into the quarantine.
+        A request is put aside only when it is refused again after a neighbour went in, or when the error is about its
+        data and not about the store: a sick store must never empty the spool into the quarantine.
         """
         refused: list[tuple[_Request, Exception]] = []
         for request in batch.requests:
             try:
                 self._insert(list(request.spans), list(request.logs), request.record.start, request.record.end)
-            except StoreUnreachableError:
-                raise
-            except Exception as error:  # noqa: BLE001  # judged below
+            except Exception as error:
+                if _is_about_store(error):
+                    raise
                 refused.append((request, error))
-        if len(refused) == len(batch.requests) and not all(_is_about_data(reason) for _, reason in refused):
+        if len(refused) < len(batch.requests):
+            refused = self._still_refused([request for request, _ in refused])
+        elif not all(_is_about_data(reason) for _, reason in refused):
             raise refused[0][1]
         for request, reason in refused:
             self._put_aside(request.record, "unstorable", reason)
             batch.requests.remove(request)
+
+    def _still_refused(self, requests: list[_Request]) -> list[tuple[_Request, Exception]]:
+        """Try once more what was refused before a neighbour went in: the store may have recovered in between."""
+        refused: list[tuple[_Request, Exception]] = []
+        for request in requests:
+            try:
+                self._insert(list(request.spans), list(request.logs), request.record.start, request.record.end)
+            except Exception as error:
+                if _is_about_store(error):
+                    raise
+                refused.append((request, error))
+        return refused
 
     def _confirm(self, batch: _Batch) -> None:
         spans, logs = batch.spans, batch.logs
@@ -308,6 +326,13 @@ class Drain:
 
     def _show_queue(self) -> None:
         self._metrics.queue_size.set(self._spool.bytes_waiting)
+
+
+def _is_about_store(error: Exception) -> bool:
+    """True for errors that say nothing about the rows: the store is away, full, or has lost its files or tables."""
+    return isinstance(error, StoreUnreachableError) or (
+        isinstance(error, ClickHouseError) and error.code in _STORE_CODES
+    )
 
 
 def _is_about_data(error: Exception) -> bool:

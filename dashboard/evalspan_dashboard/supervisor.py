@@ -193,7 +193,8 @@ class Supervisor:
             if code == CONFIG_ERROR_CODE:
                 self._fail(child)
             elif code is not None:
-                self._back_off(child, f"ended with {_ending(code)}, see {child.spec.log_path}")
+                said = _written_since(child.spec.log_path, child.log_start).rpartition("\n")[2]
+                self._back_off(child, f"ended with {_ending(code)}, see {child.spec.log_path}; it said last: {said}")
             else:
                 self._probe(child)
 

@@ -18,7 +18,7 @@ from evalspan_collector.data_dir import DataDir
 from evalspan_collector.store.client import Address, Client, connect
 from evalspan_collector.store.opening import open_store
 
-__all__ = ["Process", "Stack", "free_port"]
+__all__ = ["Process", "Stack", "WorkerProcess", "free_port"]
 
 _START_S = 90.0
 
@@ -124,17 +124,48 @@ class Process:
         return len(list(Path(f"/proc/{self.pid}/task").iterdir()))
 
 
+class WorkerProcess(Process):
+    """A worker: it has no port, its heartbeat tells that it is ready."""
+
+    def __init__(self, data: DataDir, *, store_port: int, log: Path, env: Mapping[str, str] | None = None) -> None:
+        arguments = ["worker", "--data", str(data.root), "--store-port", str(store_port)]
+        super().__init__(arguments, port=0, path="", log=log, env=env)
+        self._heartbeat = data.run / "worker.heartbeat"
+        self._spawned = 0.0
+
+    def spawn(self) -> None:
+        """Start without waiting."""
+        self._spawned = time.time()
+        super().spawn()
+
+    def _ready(self) -> bool:
+        assert self._child is not None
+        if self._child.poll() is not None:
+            raise AssertionError(f"the worker ended with {self._child.returncode}: {self.output()[-2000:]}")
+        return self._heartbeat.exists() and self._heartbeat.stat().st_mtime >= self._spawned
+
+
 class Stack:
-    """A store and a collector with a fault proxy between them, in one data folder.
+    """A store and a collector with a fault proxy between them, in one data folder, and a worker when it is started.
 
     Args:
         folder: Their data.
-        env: EVALSPAN_* variables of the collector.
+        env: EVALSPAN_* variables of the collector and the worker.
+        collector_data: Another data folder for the collector alone, such as one on a small disk.
     """
 
-    def __init__(self, folder: Path, *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, env: Mapping[str, str] | None = None, collector_data: Path | None = None
+    ) -> None:
         self.folder = folder
         self.data = DataDir(folder / "data")
+        if collector_data is not None:  # it looks for the store's token in its own folder
+            token = DataDir(collector_data).create().store_token
+            token.touch(mode=0o600)
+            token.write_text("of-this-test")
+            mine = self.data.create().store_token
+            mine.touch(mode=0o600)
+            mine.write_text("of-this-test")
         store_port = free_port()
         self.proxy = FaultProxy(store_port)
         self.grpc_port, self.http_port, self.metrics_port = free_port(), free_port(), free_port()
@@ -147,7 +178,7 @@ class Stack:
         self.collector = Process(
             [
                 "collector",
-                *("--data", str(self.data.root), "--store-port", str(self.proxy.port)),
+                *("--data", str(collector_data or self.data.root), "--store-port", str(self.proxy.port)),
                 *("--grpc-port", str(self.grpc_port), "--http-port", str(self.http_port)),
                 *("--metrics-port", str(self.metrics_port)),
             ],
@@ -156,6 +187,7 @@ class Stack:
             log=folder / "collector.log",
             env=env,
         )
+        self.worker = WorkerProcess(self.data, store_port=self.proxy.port, log=folder / "worker.log", env=env)
         self.url = f"http://127.0.0.1:{store_port}/evalspan"
         self._client: Client | None = None
 
@@ -172,6 +204,7 @@ class Stack:
 
     def close(self) -> None:
         """End both."""
+        self.worker.kill()
         self.collector.kill()
         self.store.kill()
         self.proxy.close()

@@ -193,6 +193,27 @@ def test_a_sick_store_never_empties_the_spool_into_the_quarantine(
     line.end()
 
 
+def test_a_store_that_recovers_while_requests_are_tried_apart_loses_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalspan_collector.drain._FIRST_DELAY_S", 0.01)
+    requests = Workload(1, content=0.1).requests(100, per_request=20)
+    line = Line(tmp_path, FaultyStore())
+    apart: list[int] = []
+
+    def sick_for_a_while(spans: Sequence[Span]) -> Exception | None:
+        apart.append(len(spans))
+        return StoreError("not now") if len(apart) < 6 else None  # whole thrice, then two requests alone
+
+    line.store.refuse = sick_for_a_while
+    line.put(*requests)
+    line.drain.start()
+    until(lambda: not line.spool.bytes_waiting)
+    assert line.kept_aside() == []
+    assert stored_ids(line.store, *requests) == sent_ids(*requests)
+    line.end()
+
+
 def test_damage_on_disk_costs_only_the_damaged_record(tmp_path: Path) -> None:
     requests = Workload(1, content=0.1).requests(100, per_request=20)
     line = Line(tmp_path, FaultyStore())

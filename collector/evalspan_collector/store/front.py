@@ -4,7 +4,9 @@ import concurrent.futures
 import os
 import secrets
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,8 @@ from evalspan_collector.store._wire import WireError
 
 __all__ = ["Front", "FrontOptions", "read_token", "serve"]
 
+#: Seconds between two looks at whether the folder is still there.
+_FOLDER_CHECK_S: Final = 1.0
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -188,6 +192,7 @@ def serve(
         engine.close()
         raise
     stopper = _stop_on_signals(front)
+    _end_without_folder(path)
     if pid_file is not None:
         pid_file.parent.mkdir(parents=True, exist_ok=True)
         pid_file.write_text(f"{os.getpid()}\n", encoding="utf-8")
@@ -199,6 +204,29 @@ def serve(
     finally:
         if pid_file is not None:
             pid_file.unlink(missing_ok=True)
+
+
+def _end_without_folder(path: Path) -> None:
+    """End the process when its folder is removed or replaced: the engine would go on with files nobody can see."""
+    owned = path.stat().st_ino
+
+    def watch() -> None:
+        while True:
+            time.sleep(_FOLDER_CHECK_S)
+            try:
+                there = path.stat().st_ino == owned
+            except OSError:
+                there = False
+            if not there:
+                print(  # noqa: T201  the last words of the process
+                    f"error: the store's folder {str(path)!r} was removed or replaced while in use: what was in it is"
+                    " gone unless it is put back or restored from a backup; a new start begins with an empty store",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                os._exit(StoreError.exit_code)  # closing the engine would wait for files that are gone
+
+    threading.Thread(target=watch, name="folder", daemon=True).start()
 
 
 def _stop_on_signals(front: Front) -> threading.Thread:

@@ -79,7 +79,7 @@ def _last_line(log: Path) -> str:
 
 def _tell(event: ServiceEvent) -> None:
     if event.state in ("unresponsive", "backing_off"):
-        errors.print(f"{event.name}: {event.state.replace('_', ' ')}, {event.detail}")
+        errors.print(f"{event.name}: {event.state.replace('_', ' ')}, {clean(event.detail)}")
     elif event.state == "failed":
         errors.print(f"{event.name}: {clean(event.detail, lines=True)}")
 
