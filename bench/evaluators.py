@@ -6,6 +6,8 @@ through a plain-Python longest common subsequence (the floor: no result objects 
 round, in turn, so that a busy machine slows all of them alike; the figures are medians over the rounds. Objects
 are built beforehand, result objects are made and counted.
 
+`grounding` has runs of its own (`grounded.py`): ten results of 4 kB and an answer with eight claims.
+
     python bench/evaluators.py [--quick] [--json] [--runs 1000] [--rounds 5] [--only sequence,writes]
 
 With `--json` the last line is the result as one JSON object.
@@ -13,6 +15,7 @@ With `--json` the last line is the result as one JSON object.
 
 import argparse
 import contextlib
+import itertools
 import json
 import statistics
 import subprocess
@@ -22,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grounded import grounded_cases
 from peers import EVALUATORS, Library
 from workload import TOOLS, Call, Pair, longest_common, pairs
 
@@ -79,6 +83,8 @@ class Measured:
     once: Callable[[], tuple[float, int]]
     seconds: list[float] = field(default_factory=list[float])
     passed: int = 0
+    #: Runs of one turn, where they are not the table's.
+    runs: int | None = None
 
     def measure(self) -> None:
         took, self.passed = self.once()
@@ -178,12 +184,32 @@ def peer(library: Library, count: int) -> Generator[Measured, None, None]:
         child.wait()
 
 
+def grounding(count: int) -> Measured:
+    """`grounding` over runs of its own, whose results are 4 kB each; every round sees new ones, so no cache helps."""
+    rounds = itertools.count(1)
+    metric = create("grounding", {})
+
+    def once() -> tuple[float, int]:
+        cases = grounded_cases(count, seed=next(rounds))
+        started = time.process_time()
+        scores = [evaluate_metric(metric, case) for case in cases]
+        took = time.process_time() - started
+        broken = next((score.error for score in scores if score.error), None)
+        if broken:
+            raise RuntimeError(f"grounding: {broken}")
+        return took, sum(score.passed is True for score in scores)
+
+    return Measured(once, runs=count)
+
+
 def measure(count: int, rounds: int, only: set[str]) -> tuple[dict[str, Measured], list[str]]:
     """Every contender `rounds` times, in turn, after one round that is not counted; and the peers among them."""
     runs = pairs(count)
     cases = [case_of(pair) for pair in runs]
     contenders = {FLOOR: floor(runs)}
     contenders |= {name: ours(made, cases) for name, made in METRICS.items() if not only or made[0] in only}
+    if not only or "grounding" in only:
+        contenders["grounding"] = grounding(max(20, count // 10))
     peers = [library for library in EVALUATORS if library.installed]
     with contextlib.ExitStack() as stack:
         contenders |= {library.name: stack.enter_context(peer(library, count)) for library in peers}
@@ -205,7 +231,7 @@ def main() -> None:
     wanted = parser.parse_args()
     count, rounds = (300, 2) if wanted.quick else (wanted.runs, wanted.rounds)
     contenders, peers = measure(count, rounds, {name for name in wanted.only.split(",") if name})
-    speed = {name: count / statistics.median(c.seconds) for name, c in contenders.items()}
+    speed = {name: (c.runs or count) / statistics.median(c.seconds) for name, c in contenders.items()}
     against = speed.get("pydantic-evals")
     rows = {
         name: {

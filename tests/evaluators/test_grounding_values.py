@@ -247,14 +247,51 @@ def test_offsets_of_scanners_point_at_their_text(text: str) -> None:
     assert all(0 <= start < end <= len(text) for start, end in spans)
 
 
-@pytest.mark.parametrize(
-    "noise", ["9" * 10**6, "1 " * 500_000, "[" * 10**6, "A b. " * 200_000, "a: 1\n" * 200_000, "2024-01-01 " * 90_000]
-)
-@pytest.mark.parametrize("where", ["answer", "result"])
+NOISE = {
+    "digits": "9" * 10**6,
+    "numbers": "1 " * 500_000,
+    "brackets": "[" * 10**6,
+    "sentences": "A b. " * 200_000,
+    "pairs": "a: 1\n" * 200_000,
+    "dates": "2024-01-01 " * 90_000,
+    "words": "one two three four five " * 40_000,
+    "rows": "a | 1 | 2\n" * 100_000,
+    "records": json.dumps([{"id": i, "name": f"N{i}", "v": i * 1.5, "d": "2024-01-02"} for i in range(16_000)]),
+    "wide": "日本語の文章です。価格は100円。" * 58_000,
+}
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("where", ["answer", "result", "every result", "everywhere"])
 def test_a_megabyte_of_noise_takes_bounded_time(noise: str, where: str) -> None:
-    output = noise if where == "answer" else "Order ORD-1 costs 12.50 EUR."
-    result = noise if where == "result" else {"total": 12.5}
+    output = NOISE[noise] if where in ("answer", "everywhere") else "Order ORD-1 costs 12.50 EUR, the highest of 7."
+    results: list[Any] = [{"total": 12.5}]
+    if where != "answer":
+        results = [NOISE[noise]] * (1 if where == "result" else 10)
+    tools = tuple(ToolCall(name=f"t{at}", result=result) for at, result in enumerate(results))
     started = time.process_time()
-    score = evaluate_metric(Grounding(), Case(output=output, tools=(ToolCall(name="t", result=result),)))
+    score = evaluate_metric(Grounding(), Case(output=output, tools=tools))
     assert score.error is None
     assert time.process_time() - started < 5.0  # one second on an idle core; shared machines are slower
+
+
+def test_what_was_not_read_of_long_sources_is_not_held_against_an_answer() -> None:
+    noise = "Nothing of interest happened here 3 times. " * 20_000
+    tool = ToolCall(name="read", result=noise)
+    record = ToolCall(name="price", result={"ticker": "ACMX", "price": 187.42})
+    answer = "ACMX trades at 197.42 USD after 8,441 deals."
+    score = evaluate_metric(Grounding(), Case(output=answer, tools=(tool, record)))
+    by_claim = {e.claim: (e.verdict, e.code) for e in score.evidence}
+    assert by_claim["8,441"] == ("not_checkable", "TRUNCATED")
+    assert dict(score.extra)["sources_truncated"] == 1.0
+    assert "too long" in score.reason
+
+
+def test_records_a_long_list_holds_are_found_and_bound() -> None:
+    rows = [{"order_id": f"ORD-{i}", "customer": f"Client {i}", "total": 100.25 + 3 * i} for i in range(1000, 1400)]
+    tools = (ToolCall(name="list_orders", result={"orders": rows}), ToolCall(name="ping", result={"ok": True}))
+    good = evaluate_metric(Grounding(), Case(output="Order ORD-1203 comes to 3709.25.", tools=tools))
+    assert (good.value, [e.path for e in good.evidence if e.claim == "3709.25"]) == (1.0, ["$.orders[203].total"])
+    bad = evaluate_metric(Grounding(), Case(output="Order ORD-1203 has a total of 3712.25.", tools=tools))
+    (wrong,) = [e for e in bad.evidence if e.verdict == "contradicted"]
+    assert (wrong.expected, wrong.path) == ("3709.25", "$.orders[203].total")

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 
 from evalspan_evaluators.grounding.bind import Binder, closeness
@@ -14,6 +15,7 @@ from evalspan_evaluators.grounding.verdict import ClaimVerdict
 __all__ = ["check_categories"]
 
 _VALUE = re.compile(r"[a-z][a-z]*(?:[_ -][a-z]+){0,2}")
+_GAP = re.compile(r"[_\s-]+")
 _YES_NO = frozenset(["yes", "no", "true", "false", "none", "null", "n", "y", "ok"])
 _CHANGE = re.compile(
     r"\b(?:upgrad|downgrad|chang|switch|convert|instead|rather than"
@@ -26,6 +28,10 @@ _TIME_NOUN = re.compile(r"[ -](?:days?|hours?|weeks?|months?)\b")
 _MOST = 200
 _MAX_DOMAIN = 12
 _MAX_VALUES = 60
+_MAX_RECORDS = 400
+_MAX_FIELDS = 8
+_MAX_PROMPT = 100_000
+_TELLING = frozenset(("tool_result", "tool_arguments", "document", "context"))
 
 
 class _Domain:
@@ -42,54 +48,77 @@ class _Domain:
 
 
 def _normal(text: str) -> str:
-    return re.sub(r"[_\s-]+", " ", text.strip().lower())
+    return text if text.isalpha() and text.islower() else _GAP.sub(" ", text.strip().lower())
 
 
-def _domains(index: Index) -> dict[str, _Domain]:
+def _domains(index: Index, said: str) -> dict[str, _Domain]:
     """Keys whose values are few short lower-case words, widened by the prompt's lists and by keys that name values."""
     found: dict[str, _Domain] = {}
     for text, facts in index.strings.items():
-        if len(text) > 30 or not _VALUE.fullmatch(text) or text in _YES_NO:
+        if len(text) > 30 or not text.isascii() or text[:1] < "a" or not _VALUE.fullmatch(text) or text in _YES_NO:
             continue
         for fact in facts:
-            if (
-                fact.key
-                and fact.place < 0
-                and fact.record.source.kind in ("tool_result", "tool_arguments", "document", "context")
-            ):
-                if str(fact.value) != str(fact.value).lower():
-                    continue
+            if fact.key and fact.place < 0 and fact.record.source.kind in _TELLING and fact.value.islower():
                 domain = found.setdefault(fact.key, _Domain(fact.key))
                 domain.facts.setdefault(_normal(text), []).append(fact)
     found = {k: d for k, d in found.items() if len(d.facts) <= _MAX_DOMAIN}
+    if not found:
+        return found
+    named = _named_sets(index)
+    lists = _Lists(index)
     for domain in found.values():
-        domain.more.update(_alternatives(index, domain))
-    return found
+        values = frozenset(domain.facts)
+        for names in named:
+            if names & values:
+                domain.more.update(names)
+        domain.more.update(w for w in lists.beside(values, domain.key) if w in said)
+    return {k: d for k, d in found.items() if any(v in said for v in d.values)}
 
 
-def _alternatives(index: Index, domain: _Domain) -> Iterator[str]:
-    """Further values: names of fields beside a field named like a value, and lists in prose such as `(a, b, or c)`."""
-    values = set(domain.facts)
-    seen: set[frozenset[str]] = set()
-    for record in index.records[:400]:
-        names = frozenset(_normal(f.key) for f in record.facts if f.key)
-        plain = all(isinstance(f.value, int | float) for f in record.facts)
-        if plain and 2 <= len(names) <= 8 and names & values and names not in seen:
-            seen.add(names)
-            yield from names
-    for source in index.sources:
-        if source.kind != "system_prompt" or not isinstance(source.content, str):
+def _named_sets(index: Index) -> list[frozenset[str]]:
+    """Names of the fields of records that hold numbers only."""
+    keys = dict.fromkeys(
+        tuple(f.key for f in record.facts if f.key)
+        for record in index.records[:_MAX_RECORDS]
+        if record.prose is None
+        and 2 <= len(record.facts) <= _MAX_FIELDS
+        and all(isinstance(f.value, int | float) for f in record.facts)
+    )
+    return [frozenset(map(_normal, names)) for names in keys]
+
+
+class _Lists:
+    """Values that prompts list beside others, such as `(a, b, or c)` and `a silver member`, `a gold member`."""
+
+    def __init__(self, index: Index) -> None:
+        self._texts = [
+            _folded(s.content)
+            for s in index.sources
+            if s.kind == "system_prompt" and isinstance(s.content, str) and len(s.content) < _MAX_PROMPT
+        ]
+
+    def beside(self, values: frozenset[str], key: str) -> frozenset[str]:
+        """Further values of a key."""
+        return frozenset(w for text in self._texts for w in _beside(text, values, key))
+
+
+@lru_cache(maxsize=64)
+def _folded(text: str) -> str:
+    return _normal(text)
+
+
+@lru_cache(maxsize=1024)
+def _beside(text: str, values: frozenset[str], key: str) -> frozenset[str]:
+    found: set[str] = set()
+    for value in values:
+        if value not in text:
             continue
-        text = _normal(source.content)
-        for value in values:
-            for match in re.finditer(
-                rf"(?:([a-z]+(?: [a-z]+)?)(?:, | or |/))?\b{re.escape(value)}\b(?:(?:, | or |/)([a-z]+(?: [a-z]+)?))?",
-                text,
-            ):
-                yield from (
-                    w for w in match.groups() if w and len(w) > 2 and _near_key(text, match.start(), domain.key)
-                )
-        yield from _parallel(text, values)
+        for match in re.finditer(
+            rf"(?:([a-z]+(?: [a-z]+)?)(?:, | or |/))?\b{re.escape(value)}\b(?:(?:, | or |/)([a-z]+(?: [a-z]+)?))?", text
+        ):
+            found.update(w for w in match.groups() if w and len(w) > 2 and _near_key(text, match.start(), key))
+    found.update(_parallel(text, values))
+    return frozenset(found)
 
 
 def _near_key(text: str, at: int, key: str) -> bool:
@@ -97,10 +126,12 @@ def _near_key(text: str, at: int, key: str) -> bool:
     return any(word in before for word in key_words(key) if len(word) > 2)
 
 
-def _parallel(text: str, values: set[str]) -> Iterator[str]:
+def _parallel(text: str, values: frozenset[str]) -> Iterator[str]:
     """Words in the place of a value in a repeated phrase: `a silver member`, `a gold member`."""
     counts: Counter[str] = Counter()
     for value in values:
+        if value not in text:
+            continue
         nouns = {m[1] for m in re.finditer(rf"\b(?:a|an|each|every) {re.escape(value)} ([a-z]+)\b", text)}
         for noun in sorted(nouns)[:4]:
             counts.update(m[1] for m in re.finditer(rf"\b(?:a|an|each|every) ([a-z]+(?: [a-z]+)?) {noun}\b", text))
@@ -109,7 +140,7 @@ def _parallel(text: str, values: set[str]) -> Iterator[str]:
 
 def check_categories(text: str, binder: Binder, index: Index) -> list[ClaimVerdict]:
     """Categories that the subject's record, or every record, states otherwise."""
-    domains = _domains(index)
+    domains = _domains(index, _normal(text))
     if not domains:
         return []
     pattern_values = sorted({v for d in domains.values() for v in d.values if len(v) > 2}, key=len, reverse=True)[

@@ -1,29 +1,42 @@
 """Check: every claim of an answer against the sources."""
 
-import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from evalspan_evaluators.grounding.category import check_categories
-from evalspan_evaluators.grounding.claim import Claim
+from evalspan_evaluators.grounding.claim import Claim, extract
 from evalspan_evaluators.grounding.day import Days
 from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.lookup import find_days, find_times
 from evalspan_evaluators.grounding.name import check_names
 from evalspan_evaluators.grounding.polarity import check_polarity
-from evalspan_evaluators.grounding.source import Source
+from evalspan_evaluators.grounding.relevance import Relevance
+from evalspan_evaluators.grounding.source import Source, Texts
+from evalspan_evaluators.grounding.text import fold
 from evalspan_evaluators.grounding.token import Tokens
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
-__all__ = ["check"]
+__all__ = ["Findings", "check", "examine"]
 
-_MAX_ANSWER = 30_000
+_MAX_ANSWER = 20_000
 #: Claims beyond these are not looked at.
-_MAX_CLAIMS = 300
-_TELLING = 4
-#: Sources of this size in all are read whole.
-_SMALL = 4000
-_DIGIT_TOKEN = re.compile(r"[A-Za-z]*\d[\w.:-]*\w")
+_MAX_CLAIMS = 200
+#: Fewer claims are looked at where the sources hold very many values: claims times values.
+_MAX_WORK = 250_000
+_FEW_CLAIMS = 30
+#: Verdicts that rest on what the claim's own record says, whatever else was not read.
+_OF_OWN_RECORD = frozenset(
+    ("OTHER_VALUE", "NO_VALUE", "SUCCESS_DENIED", "FAILURE_HIDDEN", "SAME_NAME_TWICE", "OTHER_RECORD")
+)
+#: Words that tell something of a whole list: of its ends, its sum or its number.
+_SPEAKS_OF_ALL = re.compile(
+    r"\b(?:peak\w*|highest|maximum|max|largest|greatest|most|lowest|minimum|min|smallest|least|cheapest|fastest|latest"
+    r"|earliest|average\w*|total of all|in total|overall|altogether|combined|range\w*|trend\w*|between|throughout"
+    r"|from \S+ to|insgesamt|höchste\w*|niedrigste\w*|durchschnitt\w*|maximal|minimal|moyenne|promedio|média)\b"
+    r"|平均|合計|最高|最低|最大|最小",
+    re.IGNORECASE,
+)
 
 
 class _Checker(Days, Tokens):
@@ -46,47 +59,69 @@ class _Checker(Days, Tokens):
         return ClaimVerdict(claim=claim, outcome="not_checkable")
 
 
-def check(answer: str, sources: Iterable[Source]) -> tuple[ClaimVerdict, ...]:
-    """Every claim of the answer with its verdict, in order of appearance.
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Every claim of an answer with its verdict.
 
-    Linear in the length of answer and sources; answers beyond 30,000 characters are cut. Sources that share no
-    number, date or id with the answer are read only when something is left open without them.
+    Attributes:
+        truncated: The sources were too long to be read whole; what was not found in them is not checkable.
     """
-    every = tuple(sources)
+
+    verdicts: tuple[ClaimVerdict, ...]
+    truncated: bool = False
+
+
+def check(answer: str, sources: Iterable[Source]) -> tuple[ClaimVerdict, ...]:
+    """Every claim of the answer with its verdict, in order of appearance."""
+    return examine(answer, sources).verdicts
+
+
+def examine(answer: str, sources: Iterable[Source]) -> Findings:
+    """Check every claim of an answer.
+
+    Linear in the length of answer and sources, and bounded: answers beyond 30,000 characters are cut, and of sources
+    a few hundred thousand are read. Of long lists only the records that name something of the answer are read,
+    unless that leaves something open or the answer speaks of a whole list (`the lowest`, `in all`).
+    """
+    texts = Texts(sources)
     answer = answer[:_MAX_ANSWER]
-    likely = _likely(answer, every)
-    if sum(len(s.content) if isinstance(s.content, str) else len(str(s.content)) for s in every) <= 2 * _SMALL:
-        likely = every
-    if len(likely) < len(every):
-        found = _check_all(answer, likely)
-        if not any(v.flagged or v.outcome == "not_checkable" for v in found):
-            return found
-    return _check_all(answer, every)
+    claims = extract(answer)
+    first: Findings | None = None
+    if not _SPEAKS_OF_ALL.search(answer):
+        index = Index(texts, Relevance(fold(answer), claims))
+        first = _check_all(answer, claims, index)
+        if first.truncated or not index.pruned or not any(v.flagged or _is_open(v) for v in first.verdicts):
+            return _settled(first) if first.truncated else first
+    whole = _check_all(answer, claims, Index(texts))
+    if not whole.truncated:
+        return whole
+    # What the answer names is read in either case; the rest of very long sources was not.
+    return _settled(Findings(first.verdicts, truncated=True) if first is not None else whole)
 
 
-def _likely(answer: str, sources: tuple[Source, ...]) -> tuple[Source, ...]:
-    """Sources that hold one of the answer's longer tokens with digits; tool results without any are left out."""
-    tokens = {t for t in _DIGIT_TOKEN.findall(answer) if len(t) >= _TELLING}
-    if not tokens:
-        return sources
-    kept: list[Source] = []
-    for source in sources:
-        if source.kind != "tool_result" or source.failed:
-            kept.append(source)
-            continue
-        text = source.content if isinstance(source.content, str) else json.dumps(source.content, default=str)
-        if any(t in text for t in tokens):
-            kept.append(source)
-    # The last result always counts: it says what the last call did.
-    last = next((s for s in reversed(sources) if s.kind == "tool_result"), None)
-    return tuple(s for s in sources if s in kept or s is last) if last not in kept else tuple(kept)
+def _settled(found: Findings) -> Findings:
+    """Nothing is held against a claim for what was not read."""
+    return Findings(
+        tuple(
+            replace(v, outcome="not_checkable", fact=None, code="TRUNCATED")
+            if v.flagged and v.code not in _OF_OWN_RECORD and v.note is None
+            else v
+            for v in found.verdicts
+        ),
+        truncated=True,
+    )
 
 
-def _check_all(answer: str, sources: tuple[Source, ...]) -> tuple[ClaimVerdict, ...]:
-    index = Index(sources)
-    checker = _Checker(answer, index)
-    found = [checker.check(claim) for claim in checker.claims[:_MAX_CLAIMS]]
-    found.extend(ClaimVerdict(claim=c, outcome="not_checkable", code="TOO_MANY") for c in checker.claims[_MAX_CLAIMS:])
+def _is_open(verdict: ClaimVerdict) -> bool:
+    """A number, date or id that nothing was found about."""
+    return verdict.outcome == "not_checkable" and verdict.claim.kind not in ("name", "category", "polarity")
+
+
+def _check_all(answer: str, claims: list[Claim], index: Index) -> Findings:
+    checker = _Checker(answer, index, claims)
+    most = min(_MAX_CLAIMS, max(_FEW_CLAIMS, _MAX_WORK // (index.size + 1)))
+    found = [checker.check(claim) for claim in claims[:most]]
+    found.extend(ClaimVerdict(claim=c, outcome="not_checkable", code="TOO_MANY") for c in claims[most:])
     found.extend(checker.articles())
     taken = bytearray(len(checker.text))
     for claim in checker.claims:
@@ -95,4 +130,4 @@ def _check_all(answer: str, sources: tuple[Source, ...]) -> tuple[ClaimVerdict, 
     found.extend(check_categories(checker.text, checker.binder, index))
     found.extend(check_polarity(checker.text, checker.binder, index))
     found.sort(key=lambda v: (v.claim.start, v.claim.end))
-    return tuple(found)
+    return Findings(tuple(found), truncated=index.cut)

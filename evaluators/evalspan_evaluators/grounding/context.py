@@ -119,6 +119,12 @@ def key_stems(key: str) -> tuple[str, ...]:
 
 def fact_words(fact: Fact) -> tuple[str, ...]:
     """Stems that say what a fact is: its key and the named keys around it, or the words near it in prose."""
+    if fact.words is None:
+        fact.words = _fact_words(fact)
+    return fact.words
+
+
+def _fact_words(fact: Fact) -> tuple[str, ...]:
     record = fact.record
     if record.prose is not None:
         part = fact.quantity or fact.moment

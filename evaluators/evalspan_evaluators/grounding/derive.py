@@ -231,6 +231,10 @@ class _Target:
             if q.scale != 1:
                 self.values.append((abs(value) * q.scale, step * q.scale))
 
+        # Every reading lies between these.
+        self.low = min(v - 1.02 * step - 1e-9 * v for v, step in self.values) if self.values else 1.0
+        self.high = max(v + 1.02 * step + 1e-9 * v for v, step in self.values) if self.values else 0.0
+
     def hit(self, value: float) -> bool:
         value = abs(value)
         return any(abs(value - target) <= step * 1.02 + 1e-9 * target for target, step in self.values)
@@ -242,8 +246,31 @@ def _text(value: float) -> str:
 
 def _pairs(target: _Target, a: float, b: float, hints: Hints) -> str | None:
     """The first operation on two numbers that gives the target."""
+    if not _may_pair(target, a, b, hints):
+        return None
     steps = _percent_steps if target.percent else _plain_steps
     return next((formula for value, formula in steps(target, a, b, hints) if target.hit(value)), None)
+
+
+def _may_pair(target: _Target, a: float, b: float, hints: Hints) -> bool:
+    """Whether any operation gives the target; as cheap as can be, for it is asked for thousands of pairs."""
+    found: list[float] = []
+    if hints.difference:
+        found.append(a - b)
+    if hints.total or hints.average:
+        found += (a + b, (a + b) / 2)
+    if target.percent:
+        if b:
+            found += ((a - b) / b * 100, a / b * 100)
+        if a:
+            found += ((b - a) / a * 100, b / a * 100)
+    else:
+        if hints.priced:
+            found.append(a * b)
+        if hints.ratio and a and b:
+            found += (a / b, b / a)
+    low, high = target.low, target.high
+    return any(low <= value <= high or -high <= value <= -low for value in found)
 
 
 def _percent_steps(_: _Target, a: float, b: float, hints: Hints) -> Iterator[tuple[float, str]]:

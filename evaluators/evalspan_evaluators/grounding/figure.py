@@ -31,6 +31,8 @@ _MARGIN = frozenset(
 )
 #: More facts than this about the same thing name no single true value.
 _FEW = 6
+#: Values looked at for the one a wrong number most likely stands for.
+_MOST_GUESSES = 3000
 _ARTICLE = re.compile(r"(?:,|\band)\s+(a pair of|an?)\s+(?=[a-z]{3,}\b)")
 _JOINED = re.compile(r"[\s*_]*(?:,|and|&|or|und|et|y|e)?[\s*_]*(?:the\s)?", re.IGNORECASE)
 _QUALIFIER = re.compile(
@@ -71,7 +73,7 @@ class Figures(Reading):
             return self.small(claim, context, found)
         if found:
             other = self.other_record(claim, scope, found) if claim.kind != "percent" else None
-            best = max(found, key=lambda f: attribute_match(context.all, f))
+            best = max(found[:200], key=lambda f: attribute_match(context.all, f))
             return other or ClaimVerdict(claim=claim, outcome="supported", fact=best)
         return self.derived(claim, context) or self.wrong(claim, context)
 
@@ -148,7 +150,8 @@ class Figures(Reading):
         assert claim.quantity is not None
         nouns = (*context.after[:3], claim.quantity.unit) if claim.quantity.unit else context.after[:3]
         known, exact = known_units(self.binder, nouns)
-        same = [f for f in found if any(f is k for k in known)]
+        counting = set(map(id, known))
+        same = [f for f in found if id(f) in counting]
         if same and (kind := self.other_qualifier(claim, same)) is not None:
             return kind
         if same:
@@ -268,7 +271,7 @@ class Figures(Reading):
     def truth(self, claim: Claim, context: Context) -> Fact | None:
         """The value the claim most likely gets wrong: by the words around it, then by its digits."""
         best: tuple[float, Fact] | None = None
-        for _, fact in self.index.numbers:
+        for _, fact in self.index.numbers[:_MOST_GUESSES]:
             if fact.record.source.kind in ("system_prompt", "user") or clashes(claim, fact):
                 continue
             near = max(

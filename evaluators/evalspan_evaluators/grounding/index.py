@@ -1,7 +1,6 @@
 """Index: every value of the sources with its record, key and JSON path."""
 
 import json
-import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -12,7 +11,8 @@ from evalspan_evaluators.grounding import quantity as quantities
 from evalspan_evaluators.grounding.claim import is_id
 from evalspan_evaluators.grounding.moment import Day, Moment
 from evalspan_evaluators.grounding.quantity import Quantity
-from evalspan_evaluators.grounding.source import Source
+from evalspan_evaluators.grounding.relevance import Relevance
+from evalspan_evaluators.grounding.source import Source, Texts
 from evalspan_evaluators.grounding.table import read_literal, read_tables
 from evalspan_evaluators.grounding.text import fold, sentences
 
@@ -36,11 +36,20 @@ _DECLARED: dict[float, re.Pattern[str]] = {
     1e9: re.compile(r"\bbillions?\b|\bmilliarden?\b|\bmilliards?\b|[$€£]\s?bn\b|\bmrd\b|十億|十亿", re.IGNORECASE),
     1e12: re.compile(r"\btrillions?\b", re.IGNORECASE),
 }
-_MAX_TEXT = 2_000_000
-#: Prose beyond this is searched for ids and names only.
-_MAX_PROSE = 60_000
-_MAX_FACTS = 40_000
+#: Texts beyond these, of one source and of all together, are searched for ids and names only.
+_MAX_TEXT = 60_000
+_MAX_TEXTS = 150_000
+_MAX_FACTS = 6_000
+_HUGE = 1e300
+#: Places of one token looked at.
+_MOST_PLACES = 2000
+#: A list or object of more records than these is read only where it names something of the answer, if so asked.
+_MANY = 5
 _SHORT = 80
+#: Letters of all texts that are parsed as JSON.
+_MAX_JSON = 1_500_000
+#: Items of one list looked at.
+_MAX_ITEMS = 20_000
 
 
 class Record:
@@ -93,7 +102,7 @@ class Record:
 class Fact:
     """One value of a source."""
 
-    __slots__ = ("key", "moment", "place", "quantity", "record", "value")
+    __slots__ = ("key", "moment", "place", "quantity", "record", "value", "words")
 
     def __init__(self, record: Record, key: str, value: Any, place: int = -1) -> None:
         self.record = record
@@ -102,6 +111,8 @@ class Fact:
         self.place = place
         self.quantity: Quantity | None = None
         self.moment: Moment | None = None
+        #: Stems that say what it is, once asked for.
+        self.words: tuple[str, ...] | None = None
 
     @property
     def path(self) -> str:
@@ -137,11 +148,26 @@ def _is_list(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
+def _size(source: Source) -> int:
+    return len(source.content) if isinstance(source.content, str) else 0
+
+
 class Index:
     """Values of all sources, found by number, day, time, text and record."""
 
-    def __init__(self, sources: Iterable[Source]) -> None:
-        self.sources = tuple(sources)
+    def __init__(self, texts: Texts, relevance: Relevance | None = None) -> None:
+        """Read the sources.
+
+        Args:
+            texts: The sources.
+            relevance: Read only the sources, and of long lists only the records, that it finds relevant.
+        """
+        self._texts = texts
+        self._relevance = relevance
+        read = texts.sources if relevance is None else relevance.likely(texts)
+        self.sources = read
+        #: Something was left out as not relevant.
+        self.pruned = len(read) < len(texts.sources)
         self.records: list[Record] = []
         self.strings: dict[str, list[Fact]] = {}
         self.days: dict[Day, list[Fact]] = {}
@@ -157,19 +183,29 @@ class Index:
         self._scales: dict[int, frozenset[float]] = {}
         self._sorted: list[float] | None = None
         self._facts = 0
-        texts: list[str] = []
-        texts.extend(self._add(source) for source in self.sources)
-        #: All sources as lower-case text, for ids, quotes and names.
-        self.blob = "\n".join(texts).lower()
+        self._letters = 0
+        self._parsed = 0
+        # What the run itself brought last is read first, should there be more than can be read.
+        last = next((s for s in reversed(read) if s.kind == "tool_result"), None)
+        for source in read if sum(map(_size, read)) < _MAX_TEXTS else reversed(read):
+            # The last result says what the last call did, also where the answer speaks of something else.
+            self._relevance = None if source is last else relevance
+            self._add(source)
         self.numbers.sort(key=lambda pair: pair[0])
+        self.cut = self.cut or texts.cut
 
-    def _add(self, source: Source) -> str:
+    @property
+    def blob(self) -> str:
+        """All sources as lower-case text, for ids, quotes and names."""
+        return self._texts.blob
+
+    def _add(self, source: Source) -> None:
         content = source.content
         if isinstance(content, str):
-            raw = fold(content[:_MAX_TEXT])
-            parsed = read_literal(raw)
+            self._parsed += len(content)
+            literal = self._parsed <= _MAX_JSON and content.lstrip()[:1] in ("[", "{")
+            parsed = read_literal(fold(content)) if literal else None
         else:
-            raw = fold(json.dumps(content, ensure_ascii=False, default=str)[:_MAX_TEXT])
             parsed = content
         if isinstance(parsed, (dict, list)):
             self._walk(source, parsed)
@@ -177,8 +213,7 @@ class Index:
             record = self._record(source, None, "$")
             self._leaf(record, "", parsed, -1)
         else:
-            self._text(source, None, raw)
-        return raw
+            self._text(source, None, fold(self._texts.of(source)[: _MAX_TEXT + 1]))
 
     def _record(self, source: Source, parent: Record | None, key: str | int, prose: str | None = None) -> Record:
         record = Record(source, parent, key, prose)
@@ -204,13 +239,19 @@ class Index:
     def _walk(self, source: Source, content: Any) -> None:
         root = self._record(source, None, "$")
         stack: list[tuple[Record, str, Any]] = [(root, "", content)]
-        while stack and self._facts < _MAX_FACTS:
+        while stack:
+            if self._facts > _MAX_FACTS:
+                self.cut = True
+                return
             record, key, value = stack.pop()
             if _is_dict(value):
                 target = (
                     record if key == "" and record is root and not record.facts else self._record(source, record, key)
                 )
-                for raw_name, item in reversed(list(value.items())):
+                kept = self._kept(value.items(), len(value))
+                for place, (raw_name, item) in reversed(list(enumerate(value.items()))):
+                    if kept is not None and place not in kept:
+                        continue
                     name = str(raw_name)
                     if _is_dict(item) or _is_list(item):
                         stack.append((target, name, item))
@@ -224,7 +265,16 @@ class Index:
     def _list(
         self, source: Source, record: Record, key: str, items: list[Any], stack: list[tuple[Record, str, Any]]
     ) -> None:
+        if len(items) > _MAX_ITEMS:
+            self.cut = True
+            items = items[:_MAX_ITEMS]
+        kept = self._kept(enumerate(items), len(items))
         for place, item in enumerate(items):
+            if kept is not None and place not in kept:
+                continue
+            if self._facts > _MAX_FACTS:
+                self.cut = True
+                return
             if _is_dict(item):
                 inner = self._record(source, record, f"{_path_part(key) if key else ''}[{place}]")
                 for name, value in item.items():
@@ -237,6 +287,14 @@ class Index:
                 stack.append((inner, "", item))
             else:
                 self._leaf(record, key, item, place)
+
+    def _kept(self, items: Iterable[tuple[Any, Any]], size: int) -> set[int] | None:
+        """Positions of the records to read; None for all."""
+        if self._relevance is None or size <= _MANY:
+            return None
+        kept = self._relevance.kept(list(items))
+        self.pruned = self.pruned or len(kept) < size
+        return kept
 
     def _leaf(self, record: Record, key: str, value: Any, place: int) -> None:
         if self._facts > _MAX_FACTS:
@@ -253,10 +311,10 @@ class Index:
             return
         fact = Fact(record, key, value, place)
         record.facts.append(fact)
-        if isinstance(value, bool):
+        if value is True or value is False:
             self.flags.append(fact)
         elif isinstance(value, (int, float)):
-            self._number(fact, float(value))
+            self._number(fact, value)
 
     def _string(self, record: Record, key: str, value: str, place: int) -> None:
         fact = Fact(record, key, value, place)
@@ -288,6 +346,9 @@ class Index:
         """Dates, times and quantities inside a text."""
         taken = bytearray(len(text))
         for moment in moments.scan(text):
+            if self._facts > _MAX_FACTS:
+                self.cut = True
+                return
             fact = self._part(record, key, text, place, whole)
             fact.moment = moment
             taken[moment.start : moment.end] = b"\1" * (moment.end - moment.start)
@@ -300,6 +361,9 @@ class Index:
         for found in quantities.scan(text):
             if any(taken[found.start : found.end]):
                 continue
+            if self._facts > _MAX_FACTS:
+                self.cut = True
+                return
             fact = self._part(record, key, text, place, whole)
             fact.quantity = found
             for value in found.values:
@@ -314,19 +378,30 @@ class Index:
         return fact
 
     def _number(self, fact: Fact, value: float) -> None:
-        if math.isfinite(value):
-            self.numbers.append((abs(value), fact))
+        if -_HUGE < value < _HUGE:
+            self.numbers.append((abs(float(value)), fact))
 
     def _text(self, source: Source, parent: Record | None, text: str, key: str = "") -> None:
         """Prose by sentence; lines that form a table or `key: value` pairs become records."""
         record = self._record(source, parent, key or "$")
+        room = min(_MAX_TEXT, _MAX_TEXTS - self._letters)
+        self.cut = self.cut or len(text) > room
+        text = text[:room]
+        self._letters += len(text)
         rest = read_tables(text, record, self) if parent is None else text
-        self.cut = self.cut or len(rest) > _MAX_PROSE
-        for start, end in sentences(rest[:_MAX_PROSE]):
+        for start, end in sentences(rest):
+            if self._facts > _MAX_FACTS:
+                self.cut = True
+                return
             sentence = rest[start:end]
             inner = self._record(source, record, "", sentence)
-            if any(c.isdigit() for c in sentence) or quantities.has_words(sentence):
+            if _HAS_DIGIT(sentence) or quantities.has_words(sentence):
                 self._scan(inner, key, sentence, -1, None)
+
+    @property
+    def size(self) -> int:
+        """Values read."""
+        return self._facts
 
     @property
     def full(self) -> bool:
@@ -345,7 +420,7 @@ class Index:
         """Scales a source declares for its plain numbers, such as `(in thousands)`."""
         known = self._scales.get(id(source))
         if known is None:
-            text = source.content if isinstance(source.content, str) else json.dumps(source.content, default=str)
+            text = self._texts.of(source)
             known = frozenset(scale for scale, pattern in _DECLARED.items() if pattern.search(text))
             self._scales[id(source)] = known
         return known
@@ -356,13 +431,15 @@ class Index:
             self._sorted = [v for v, _ in self.numbers]
         low = bisect_left(self._sorted, abs(value) - tolerance)
         high = bisect_right(self._sorted, abs(value) + tolerance)
-        return [fact for _, fact in self.numbers[low:high]]
+        return [fact for _, fact in self.numbers[low : min(high, low + _MOST_PLACES)]]
 
     def holds(self, text: str) -> int:
         """Offset in the joined text of all sources where this token stands alone, -1 when nowhere."""
         needle = text.lower()
         at = self.blob.find(needle)
-        while at >= 0:
+        for _ in range(_MOST_PLACES):
+            if at < 0:
+                break
             end = at + len(needle)
             before = self.blob[at - 1 : at]
             after = self.blob[end : end + 1]

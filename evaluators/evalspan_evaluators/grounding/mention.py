@@ -21,20 +21,30 @@ _MAX_REACH = 200
 class Reach:
     """The records a mention belongs with: its own, those inside, those around, and the other half of its calls."""
 
-    __slots__ = ("_around", "_calls", "_own")
+    __slots__ = ("_around", "_calls", "_own", "_records")
 
     def __init__(self, records: tuple[Record, ...]) -> None:
-        self._own = {id(r) for r in records}
-        self._around = {id(r) for record in records for r in record.chain()}
-        self._calls = {(r.source.call, r.source.tool, r.source.kind) for r in records if r.source.call != -1}
+        self._records = records
+        self._own: set[int] | None = None
+        self._around: set[int] = set()
+        self._calls: set[tuple[int, str | None, str]] = set()
+
+    def _read(self) -> set[int]:
+        self._around = {id(r) for record in self._records for r in record.chain()}
+        self._calls = {
+            (s.call, s.tool, s.kind) for s in {id(r.source): r.source for r in self._records}.values() if s.call != -1
+        }
+        self._own = {id(r) for r in self._records}
+        return self._own
 
     def holds(self, record: Record) -> bool:
         """Whether a record is one of them."""
+        own = self._read() if self._own is None else self._own
         if id(record) in self._around:
             return True
         at: Record | None = record
         while at is not None:
-            if id(at) in self._own:
+            if id(at) in own:
                 return True
             at = at.parent
         source = record.source
@@ -138,7 +148,7 @@ def _names(index: Index, present: set[str]) -> dict[str, list[tuple[tuple[str, .
     """Names by first token, longest first; full names also by their last part."""
     found: dict[tuple[str, ...], list[Fact]] = {}
     for text, facts in index.strings.items():
-        if len(text) > 60:
+        if len(text) > 60 or not _may_name(text, present):
             continue
         parts = _parts(text)
         if (
@@ -156,6 +166,17 @@ def _names(index: Index, present: set[str]) -> dict[str, list[tuple[tuple[str, .
     for parts in sorted(found, key=len, reverse=True):
         names.setdefault(parts[0], []).append((parts, found[parts]))
     return names
+
+
+def _may_name(text: str, present: set[str]) -> bool:
+    """Whether the first or last token of a text is one of the answer's, told cheaply."""
+    if text.isalnum():
+        return text in present
+    words = text.split()
+    if not words:
+        return False
+    first, last = words[0], words[-1]
+    return first in present or last in present or not (first.isalnum() and last.isalnum())
 
 
 def _is_person_like(fact: Fact) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evalspan_evaluators.case import Case
-from evalspan_evaluators.grounding.check import check
+from evalspan_evaluators.grounding.check import Findings, examine
 from evalspan_evaluators.grounding.source import has_evidence, sources_of
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 from evalspan_evaluators.metric import MetricBase, threshold_of
@@ -26,7 +26,7 @@ class Grounding(MetricBase):
 
     name: ClassVar[str] = "grounding"
     requires: ClassVar[tuple[str, ...]] = ("output",)
-    code_version: ClassVar[int] = 1
+    code_version: ClassVar[int] = 2
 
     max_evidence: int = 100
 
@@ -35,13 +35,17 @@ class Grounding(MetricBase):
         sources = sources_of(case)
         if not has_evidence(sources):
             return self.skip(_why_no_evidence(case))
-        verdicts = check(case.output or "", sources)
+        found = examine(case.output or "", sources)
+        verdicts = found.verdicts
         checkable = [v for v in verdicts if v.outcome != "not_checkable"]
         if not checkable:
+            if found.truncated:
+                return self.skip("nothing could be checked: the sources are too long to be read whole")
             return self.skip("nothing to check: the answer states no number, date, id, name or other checkable claim")
-        return self._score(verdicts, checkable)
+        return self._score(found, checkable)
 
-    def _score(self, verdicts: tuple[ClaimVerdict, ...], checkable: list[ClaimVerdict]) -> Score:
+    def _score(self, found: Findings, checkable: list[ClaimVerdict]) -> Score:
+        verdicts = found.verdicts
         counts = {
             o: sum(v.outcome == o for v in verdicts)
             for o in ("supported", "contradicted", "unsupported", "not_checkable")
@@ -54,10 +58,13 @@ class Grounding(MetricBase):
         kept = sorted(verdicts, key=lambda v: (order[v.outcome], v.claim.start))[: self.max_evidence]
         return self.score(
             value,
-            _reason(checkable, counts),
+            _reason(checkable, counts) + ("; sources too long to be read whole" if found.truncated else ""),
             evidence=tuple(v.evidence() for v in kept),
             label="contradicted" if counts["contradicted"] else "unsupported" if counts["unsupported"] else "supported",
-            extra=tuple((name, float(count)) for name, count in counts.items()),
+            extra=(
+                *((name, float(count)) for name, count in counts.items()),
+                *((("sources_truncated", 1.0),) if found.truncated else ()),
+            ),
         )
 
 

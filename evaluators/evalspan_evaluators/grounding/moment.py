@@ -129,6 +129,9 @@ _WEEKDAY = re.compile(
 )
 
 
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
 def _year(text: str | None) -> int:
     if not text:
         return 0
@@ -155,7 +158,12 @@ def _days(form: str, match: re.Match[str]) -> tuple[Day, ...]:
 
 def _dates(text: str, taken: bytearray) -> list[Moment]:
     found: list[Moment] = []
+    months = not _MONTHS.keys().isdisjoint(_LETTERS.findall(text.lower()))
     for form, pattern in _DATE_FORMS:
+        if form in ("mdy", "dmy", "my") and not months:
+            continue
+        if form == "cjk" and "月" not in text:
+            continue
         for match in pattern.finditer(text):
             if any(taken[match.start() : match.end()]):
                 continue
@@ -193,7 +201,7 @@ def _minutes(match: re.Match[str]) -> tuple[int, ...]:
     return (hour % 24 * 60 + minute,)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=2048)
 def scan(text: str) -> tuple[Moment, ...]:
     """Every date, time and weekday of the text, in order, without overlaps."""
     text = fold(text)

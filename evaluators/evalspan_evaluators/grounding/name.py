@@ -240,10 +240,17 @@ def _is_key(mention: Mention) -> bool:
     return any({"id", "number", "code", "no"} & set(key_words(f.key)) for f in mention.facts[:10])
 
 
+def _is_item(text: str, start: int) -> bool:
+    """Whether a sentence starts a line, so that it belongs to the lines over it."""
+    return not text[text.rfind("\n", 0, start) + 1 : start].strip(" \t*-•#>0123456789.)")
+
+
 def _other_name(text: str, mention: Mention, binder: Binder) -> ClaimVerdict | None:
     claim = Claim("name", mention.text, mention.start, mention.end)
     sentence = binder.sentence(mention.start)
     scope = binder.scope(claim, context_of(text, mention.start, mention.end, sentence))
+    if not scope.line and scope.near and scope.near[0].end <= sentence[0] and not _is_item(text, sentence[0]):
+        return None  # a sentence of its own may have a subject of its own
     others = tuple(m for m in scope.all if m.text.lower() != mention.text.lower())
     strong = [m for m in others if any(c.isdigit() for c in m.text) and len(m.records) <= 6]
     facts = [f for f in mention.facts if f.record.prose is None][:60]

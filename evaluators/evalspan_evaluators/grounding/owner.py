@@ -93,7 +93,7 @@ class Owners:
         """
         if not found or len(found) > _MOST_FOUND or any(f.record.source.kind in _HEARD for f in found):
             return None
-        if not is_small(claim) and all(f.record.prose is None for f in found):
+        if all(f.record.prose is None for f in found) and not (is_small(claim) and _measured(claim, context)):
             return None  # records are compared by their links
         around = frozenset(t for t, _ in _tokens(said.sentence))
         unit = claim.quantity.unit if claim.quantity is not None else ""
@@ -254,16 +254,27 @@ def _says(fact: Fact, claim: Claim) -> bool:
     return value is None or q is None or any(abs(abs(value) - abs(v * q.scale)) <= q.step for v in q.values)
 
 
+def _around(context: Context) -> tuple[str, ...]:
+    """The words that may name what is claimed."""
+    return (*context.label, *context.after[:2], *context.before[-3:])
+
+
+def _measured(claim: Claim, context: Context) -> str:
+    """What a claimed number measures by its unit or the words next to it."""
+    q = claim.quantity
+    return "" if q is None or q.percent or q.currency else measure((q.unit, *_around(context)))
+
+
 def _same_measure(claim: Claim, context: Context, fact: Fact, found: Sequence[Fact]) -> bool:
     """Whether a value can be the true one of what is claimed: same field, same unit, or named by the claim's words."""
     if not same_type(fact, claim) or (claim.quantity is not None and clashes(claim, fact)):
         return False
     q, other = claim.quantity, fact.quantity
-    around = (*context.label, *context.after[:2], *context.before[-3:])
+    around = _around(context)
     named = _same_field(fact, found) or attribute_match(around, fact) >= 0.6
     if q is None:
         return named
-    ours = "" if q.percent or q.currency else measure((q.unit, *around))
+    ours = _measured(claim, context)
     if fact.record.prose is None:
         theirs = measure(key_words(fact.key)) or (measure((other.unit,)) if other is not None else "")
         if ours and theirs:

@@ -413,7 +413,7 @@ def has_words(text: str) -> bool:
     return any(pattern.search(text) for pattern in _WORDED.values())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=2048)
 def scan(text: str) -> tuple[Quantity, ...]:
     """Every number of the text, in order; ordinals and the digits inside ids are left out."""
     text = fold(text)

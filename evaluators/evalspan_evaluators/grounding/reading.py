@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from evalspan_evaluators.grounding.bind import Binder, Scope
-from evalspan_evaluators.grounding.claim import Claim, extract
+from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, context_of, tail_of
 from evalspan_evaluators.grounding.index import Fact, Index
 from evalspan_evaluators.grounding.owner import Owners, Said
@@ -16,9 +16,9 @@ __all__ = ["Reading"]
 class Reading:
     """An answer with its claims and subjects, and the sources it is read against."""
 
-    def __init__(self, answer: str, index: Index) -> None:
+    def __init__(self, answer: str, index: Index, claims: list[Claim]) -> None:
         self.text = fold(answer)
-        self.claims = extract(answer)
+        self.claims = claims
         said = [s.content for s in index.sources if s.kind == "user" and isinstance(s.content, str)]
         #: The last thing the user said.
         self.last_words = said[-1].lower() if said else ""

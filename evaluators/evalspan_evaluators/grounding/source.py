@@ -1,13 +1,16 @@
 """Source: a text or a JSON value that counts as true, and where it came from."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from evalspan_collector.run import ToolCall
 from evalspan_evaluators.case import Case
+from evalspan_evaluators.grounding.text import fold
 
-__all__ = ["Source", "SourceKind", "has_evidence", "sources_of"]
+__all__ = ["Source", "SourceKind", "Texts", "has_evidence", "sources_of"]
 
 SourceKind = Literal["tool_result", "tool_arguments", "user", "system_prompt", "document", "context", "earlier_turn"]
 
@@ -30,6 +33,41 @@ class Source:
     span_id: str | None = None
     failed: bool = False
     call: int = -1
+
+
+#: Letters of all sources that are searched.
+_MAX_LETTERS = 1_000_000
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
+class Texts:
+    """Sources with the text of each, made once."""
+
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self.sources = tuple(sources)
+        self._texts: dict[int, str] = {}
+        #: Letters of each text that are searched for ids and names.
+        self.room = _MAX_LETTERS // max(1, len(self.sources))
+        #: Some text is longer than that.
+        self.cut = any(isinstance(s.content, str) and len(s.content) > self.room for s in self.sources) and (
+            sum(len(s.content) for s in self.sources if isinstance(s.content, str)) > _MAX_LETTERS
+        )
+
+    def of(self, source: Source) -> str:
+        """The text of a source; JSON for a parsed value."""
+        content = source.content
+        if isinstance(content, str):
+            return content
+        text = self._texts.get(id(source))
+        if text is None:
+            text = self._texts[id(source)] = _ENCODER.encode(content)
+        return text
+
+    @cached_property
+    def blob(self) -> str:
+        """All sources as lower-case text, for ids, quotes and names."""
+        texts = (self.of(source) for source in self.sources)
+        return "\n".join(fold(text[: self.room] if self.cut else text) for text in texts).lower()
 
 
 def _of_tools(tools: Iterable[ToolCall], first: int = 0) -> Iterator[Source]:
