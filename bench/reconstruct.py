@@ -1,24 +1,28 @@
 """Reconstruct: OTLP bytes to runs, stage by stage against the floor of parsing alone, in one interleaved run.
 
-    python bench/reconstruct.py [--spans 20000] [--repeats 5] [--large 100000] [--json]
+    python bench/reconstruct.py [--quick] [--spans 20000] [--repeats 5] [--large 100000] [--json]
 
 `parse`      protobuf (upb) parses the requests and nothing else: the floor.
 `normalise`  bytes to typed spans (decode and normalise).
 `assemble`   typed spans to runs, the spans of a trace at a time as the collector does it.
 `whole`      bytes to runs.
-`linear`     `whole` on one trace of `--large` spans against one of a tenth: time per span, as a ratio; and its peak
-             memory beyond the payload, as a multiple of the payload.
+`linear`     `whole` on one trace of `--large` spans against one of a tenth: time per span, as a ratio; and how much
+             the memory of a process grows at most while it does that, as a multiple of the payload.
 
 Figures are spans per second of process CPU; the best of the repeats is shown with their spread. The last line is JSON.
+`--quick` takes less than a minute: fewer spans, fewer repeats, a large trace of 20,000 spans.
 """
 
 import argparse
 import json
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from gen import Gen, requests
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -76,15 +80,34 @@ def _one_trace(spans: int) -> bytes:
 
 
 def _linear(large: int) -> tuple[float, float]:
-    """Time per span of a large trace over that of a tenth of it, and peak memory beside the payload in payloads."""
+    """Time per span of a large trace over that of a tenth of it, and the growth of memory in payloads."""
     small_body, large_body = _one_trace(large // 10), _one_trace(large)
     small = min(_cpu(lambda: _whole([small_body])) for _ in range(3))
-    big = _cpu(lambda: _whole([large_body]))
-    tracemalloc.start()
-    _whole([large_body])
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return (big / large) / (small / (large // 10)), peak / len(large_body)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(large_body)
+        file.flush()
+        size = len(large_body)
+        del large_body
+        told = subprocess.run(
+            [sys.executable, __file__, "--grow", file.name], check=True, capture_output=True, text=True
+        ).stdout
+    big, growth = (float(word) for word in told.split())
+    return (big / large) / (small / (large // 10)), growth / size
+
+
+def _grow(path: Path) -> None:
+    """Print the CPU seconds of one trace, and by how many bytes the peak memory of this process grew meanwhile."""
+    body = path.read_bytes()
+    _whole([_one_trace(200)])  # what is loaded once
+    before = _kilobytes("VmRSS")
+    seconds = _cpu(lambda: _whole([body]))
+    print(seconds, (_kilobytes("VmHWM") - before) * 1024)
+
+
+def _kilobytes(name: str) -> int:
+    """Memory of this process as Linux counts it: `VmRSS` now, `VmHWM` at its peak."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1])
 
 
 def main() -> None:
@@ -94,7 +117,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--large", type=int, default=100_000, help="spans of the one large trace, 0 to leave it out")
     parser.add_argument("--json", action="store_true", help="print the JSON line only")
+    parser.add_argument("--quick", action="store_true", help="less than a minute")
+    parser.add_argument("--grow", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.grow:
+        _grow(given.grow)
+        return
+    if given.quick:
+        given.spans, given.repeats, given.large = 4_000, 3, min(given.large, 20_000)
     made = requests(1, given.spans, 200)
     bodies = [body for body, _ in made]
     count = sum(n for _, n in made)

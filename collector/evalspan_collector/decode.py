@@ -1,7 +1,8 @@
 """Decode: OTLP requests, protobuf or JSON, to raw spans and log records, with a reason for each one refused."""
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from google.protobuf.message import DecodeError as ProtobufError
@@ -11,7 +12,7 @@ from evalspan_collector.attributes import read_message, read_value
 from evalspan_collector.layout import layouts
 from evalspan_collector.otlp_schema import Event, Link, LogsData, Status, TracesData
 from evalspan_collector.raw import RawEvent, RawLink, RawSpan
-from evalspan_collector.wire import with_valid_strings
+from evalspan_collector.wire import parts_of, with_valid_strings
 
 __all__ = [
     "Refusals",
@@ -27,6 +28,8 @@ Refusals = Counter[str]
 _NO_TRACE = "0" * 32
 _NO_SPAN = "0" * 16
 _MAX_NS = 2**63 - 1
+#: Requests of more bytes are read in parts.
+_LARGE = 2_097_152
 
 
 def bad_ids(trace_id: bytes, span_id: bytes) -> str | None:
@@ -89,23 +92,41 @@ def read_span_scopes(body: bytes, refusals: Refusals) -> Iterator[SpanScope]:
     Raises:
         DecodeError: The bytes are no such request.
     """
-    request, damaged = parse_request(TracesData, body, "ExportTraceServiceRequest")
-    for resource_spans in request.resource_spans:
-        resource = layouts.read(resource_spans.resource.attributes[:])[0]
-        for scope_spans in resource_spans.scope_spans:
-            scope = {"name": scope_spans.scope.name, "version": scope_spans.scope.version}
-            spans = _spans(scope_spans.spans, refusals)
-            yield resource, scope, _marked(spans) if damaged else spans
+    for part in _parts(body):
+        request, damaged = parse_request(TracesData, part, "ExportTraceServiceRequest")
+        for resource_spans in request.resource_spans:
+            resource = layouts.read(resource_spans.resource.attributes[:])[0]
+            for scope_spans in resource_spans.scope_spans:
+                scope = {"name": scope_spans.scope.name, "version": scope_spans.scope.version}
+                spans = _spans(scope_spans.spans, refusals)
+                yield resource, scope, _marked(spans) if damaged else spans
+
+
+def _parts(body: bytes) -> Iterable[bytes]:
+    """A large request in parts, any other as it is."""
+    if len(body) <= _LARGE:
+        return (body,)
+    try:
+        return parts_of(body, _LARGE)
+    except ValueError:  # told by the parser
+        return (body,)
 
 
 def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
     read = layouts.read
+    trace, parent, trace_id, parent_id = b"", b"", "", ""
     for span in spans:
-        trace_id, span_id = span.trace_id.hex(), span.span_id.hex()
+        # The same objects for neighbours: they take less room and are quickly compared.
+        if span.trace_id != trace:
+            trace = span.trace_id
+            trace_id = trace.hex()
+        if span.parent_span_id != parent:
+            parent = span.parent_span_id
+            parent_id = parent.hex()
+        span_id = span.span_id.hex()
         if len(trace_id) != 32 or len(span_id) != 16 or trace_id == _NO_TRACE or span_id == _NO_SPAN:
             refusals[bad_ids(span.trace_id, span.span_id) or "bad id"] += 1
             continue
-        parent_id = span.parent_span_id.hex()
         attributes, layout, damaged, lost = read(span.attributes[:])
         status = span.status
         code, message = _statuses[status] if status else (0, "")
@@ -114,7 +135,7 @@ def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
             trace_id,
             span_id,
             "" if parent_id == _NO_SPAN else parent_id,
-            span.name,
+            sys.intern(span.name),
             span.kind,
             span.flags,
             min(span.start_time_unix_nano, _MAX_NS),

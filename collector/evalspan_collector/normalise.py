@@ -18,6 +18,8 @@ __all__ = ["normalise", "origin"]
 
 _STATUS: tuple[Status, ...] = ("unset", "ok", "error")
 _UNKNOWN = SpanKind.UNKNOWN
+#: One for all spans, which nobody changes.
+_NO_SOURCES: dict[str, str] = {}
 _CONTENT_FIELDS = frozenset(
     {
         "input_messages",
@@ -96,7 +98,7 @@ def normalise(raw: RawSpan, shared: Origin, *, explain: bool = False) -> Span:
         fields.pop(scratch, None)
     leftover = {k: as_text(attributes[k]) for k in plan.leftover}
     add_left(plan, attributes, left, leftover)
-    return _span(draft, shared, leftover, sources or {})
+    return _span(draft, shared, leftover, sources or _NO_SOURCES)
 
 
 def _by_form(raw: RawSpan, shared: Origin, form: Form) -> Span:
@@ -115,7 +117,7 @@ def _by_form(raw: RawSpan, shared: Origin, form: Form) -> Span:
         leftover[key] = as_text(attributes[key])
     if left:
         add_left(form.plan, attributes, left, leftover)
-    return _span(draft, shared, leftover, {})
+    return _span(draft, shared, leftover, _NO_SOURCES)
 
 
 def _note(sources: dict[str, str] | None, field: str, source: str) -> None:

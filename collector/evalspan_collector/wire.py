@@ -1,8 +1,9 @@
-"""Wire: protobuf bytes repaired where a string field is not UTF-8, so that the rest of a request can be read."""
+"""Wire: protobuf bytes repaired where a string is no UTF-8, and large requests cut into parts, without reading them."""
 
+from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["first_text", "varint", "with_valid_strings"]
+__all__ = ["first_text", "parts_of", "varint", "with_valid_strings"]
 
 #: As deep as protobuf itself reads.
 _MAX_DEPTH = 100
@@ -98,3 +99,75 @@ def first_text(data: bytes) -> str:
     except ValueError:
         return ""
     return data[at : at + length].decode("utf-8", "replace") if tag == 0x0A and at + length <= len(data) else ""
+
+
+def parts_of(request: bytes, size: int) -> Iterator[bytes]:
+    """The same spans (or log records) in requests of about `size` bytes, in order.
+
+    A parsed request takes more memory than its bytes; in parts, it never does so as a whole.
+
+    Args:
+        request: An ExportTraceServiceRequest or ExportLogsServiceRequest.
+        size: Bytes of spans after which a part ends.
+
+    Raises:
+        ValueError: The bytes are no protobuf message.
+    """
+    scopes = [
+        (resource_head, *_divided(scope, 2))
+        for resource in _divided(memoryview(request), 1)[1]
+        for resource_head, found in (_divided(resource, 2),)
+        for scope in found
+    ]
+    return _parts(scopes, size)
+
+
+_Pieces = list[memoryview]
+
+
+def _parts(scopes: list[tuple[_Pieces, _Pieces, _Pieces]], size: int) -> Iterator[bytes]:
+    """Requests from what stands in each resource, what stands in each scope, and its spans."""
+    for resource_head, scope_head, spans in scopes:
+        held: _Pieces = []
+        room = size
+        for number, span in enumerate(spans, 1):
+            held.append(span)
+            room -= len(span)
+            if room <= 0 or number == len(spans):
+                body = b"".join((*scope_head, *(piece for s in held for piece in (_length(2, s), s))))
+                body = b"".join((*resource_head, _length(2, body), body))
+                yield _length(1, body) + body
+                held, room = [], size
+
+
+def _length(field: int, body: bytes | memoryview) -> bytes:
+    """What stands before a field of bytes."""
+    return bytes((field << 3 | 2,)) + varint(len(body))
+
+
+def _divided(data: memoryview, field: int) -> tuple[_Pieces, _Pieces]:
+    """All other fields as they are, and the bodies of a repeated field."""
+    others: _Pieces = []
+    found: _Pieces = []
+    at, end = 0, len(data)
+    while at < end:
+        start = at
+        tag, at = _read_varint(data, at)
+        wire = tag & 7
+        if wire == 2:
+            length, at = _read_varint(data, at)
+            if tag >> 3 == field:
+                found.append(data[at : at + length])
+                start = at + length
+            at += length
+        elif wire == 0:
+            _, at = _read_varint(data, at)
+        elif wire in {1, 5}:
+            at += 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"wire type {wire}")
+        if at > end:
+            raise ValueError("value beyond the end")
+        if start < at:
+            others.append(data[start:at])
+    return others, found

@@ -17,6 +17,7 @@ from evalspan.errors import DecodeError
 from evalspan_collector.intake import read_logs, read_traces
 from evalspan_collector.lenient_json import is_list, is_object
 from evalspan_collector.receiver.check import check_logs, check_traces
+from evalspan_collector.wire import parts_of
 
 TRACE, SPAN = bytes(range(1, 17)), bytes(range(1, 9))
 
@@ -363,3 +364,22 @@ def test_any_bytes_are_an_error_or_logs(body: bytes) -> None:
         read_logs(body, project="p", received_ns=1, json=True)
     except DecodeError:
         return
+
+
+def test_a_large_request_read_in_parts_gives_the_same_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = rich()
+    second = found.resource_spans.add()
+    second.schema_url = "https://example.org/schema"
+    for number in range(1, 40):
+        second.scope_spans.add().spans.append(span(span_id=number.to_bytes(8, "big"), name=f"s{number}"))
+    second.scope_spans[5].scope.name = "five"
+    body = found.SerializeToString()
+    whole = read_traces(body, project="p", received_ns=1)
+    assert len(whole.spans) == 40
+    for size in (1, 100, 300, len(body)):
+        assert b"".join(parts_of(body, size))
+        monkeypatch.setattr("evalspan_collector.decode._LARGE", size)
+        assert read_traces(body, project="p", received_ns=1) == whole
+    monkeypatch.setattr("evalspan_collector.decode._LARGE", 1)
+    with pytest.raises(DecodeError):
+        read_traces(body[:-1], project="p", received_ns=1)

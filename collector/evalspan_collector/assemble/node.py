@@ -18,6 +18,9 @@ class Node:
     """A span with its parent and children; the only mutable thing of assembly.
 
     Attributes:
+        start: Start by the span's own clock, nanoseconds.
+        end: End by the span's own clock, never before the start.
+        key: Order among siblings: start, the longer first, then ids, so that it is total.
         kind: What the node stands for in the run; starts as the span's kind, structure may refine it.
         effective_start: Start for ordering: never before the parent's, so that a skewed clock of
             another process cannot put a child before what caused it.
@@ -38,8 +41,10 @@ class Node:
         "above_tool",
         "children",
         "effective_start",
+        "end",
         "flags",
         "hidden",
+        "key",
         "kind",
         "last",
         "missing_parent",
@@ -47,15 +52,20 @@ class Node:
         "parent",
         "setup",
         "span",
+        "start",
         "virtual",
     )
 
     def __init__(self, span: Span, *, virtual: bool = False) -> None:
+        start, end = span.start_ns, span.end_ns
         self.span = span
+        self.start = start
+        self.end = max(end, start)
+        self.key = (start, -end, span.trace_id, span.span_id)
         self.kind = span.kind
         self.parent: Node | None = None
         self.children: list[Node] = []
-        self.effective_start = span.start_ns
+        self.effective_start = start
         self.virtual = virtual
         self.missing_parent = False
         self.hidden = False
@@ -65,21 +75,6 @@ class Node:
         self.above_rank: Node | None = None
         self.above_tool: Node | None = None
         self.above_call: Node | None = None
-
-    @property
-    def start(self) -> int:
-        """Start by the span's own clock, nanoseconds."""
-        return self.span.start_ns
-
-    @property
-    def end(self) -> int:
-        """End by the span's own clock, never before the start."""
-        return max(self.span.end_ns, self.span.start_ns)
-
-    @property
-    def key(self) -> tuple[int, int, str, str]:
-        """Order among siblings: start, the longer first, then ids, so that it is total."""
-        return (self.span.start_ns, -self.span.end_ns, self.span.trace_id, self.span.span_id)
 
     def is_kind(self, *kinds: SpanKind) -> bool:
         """True when the node stands for one of these kinds."""
@@ -101,13 +96,16 @@ class Node:
         return self.start - slack_ns <= other.start and other.end <= self.end + slack_ns
 
 
-def preorder(root: Node) -> Iterator[Node]:
+def preorder(root: Node) -> list[Node]:
     """Every node below and including `root`, parents first, without recursion."""
+    found: list[Node] = []
     stack = [root]
     while stack:
         node = stack.pop()
-        yield node
-        stack.extend(reversed(node.children))
+        found.append(node)
+        if node.children:
+            stack.extend(reversed(node.children))
+    return found
 
 
 def ancestors(node: Node) -> Iterator[Node]:
