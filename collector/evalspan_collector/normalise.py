@@ -18,6 +18,8 @@ __all__ = ["normalise", "origin"]
 
 _STATUS: tuple[Status, ...] = ("unset", "ok", "error")
 _UNKNOWN = SpanKind.UNKNOWN
+#: No span takes longer: a start that was never set, or an end from nowhere.
+_LONGEST_NS = 30 * 86_400 * 1_000_000_000
 #: One for all spans, which nobody changes.
 _NO_SOURCES: dict[str, str] = {}
 _CONTENT_FIELDS = frozenset(
@@ -173,7 +175,7 @@ def _span(draft: Draft, shared: Origin, leftover: dict[str, str], sources: dict[
         draft.dialect,
         draft.kind,
         _content(draft),
-        _flags(draft) if draft.flags or raw.dropped or raw.damaged or end_ns < start_ns else (),
+        _flags(draft) if draft.flags or raw.dropped or raw.damaged or not 0 <= end_ns - start_ns < _LONGEST_NS else (),
         leftover,
         sources,
         *rest.values(),
@@ -190,7 +192,7 @@ def _flags(draft: Draft) -> tuple[str, ...]:
         found.append("truncated")
     if raw.damaged:
         found.append("invalid_utf8")
-    if raw.end_ns < raw.start_ns:
+    if not 0 <= raw.end_ns - raw.start_ns < _LONGEST_NS:
         found.append("clock_skew")
     return tuple(found)
 

@@ -116,6 +116,29 @@ def test_a_span_of_class_name_has_the_agent_of_its_reprs() -> None:
     assert span.agent_name == "Analyst"
 
 
+def test_the_model_that_answered_is_read_from_the_repr_of_an_agents_event() -> None:
+    event = (
+        "{'ev': \"AgentOutput(response=ChatMessage(role=<MessageRole.ASSISTANT: 'assistant'>), current_agent_name='Analyst',"
+        " raw={'id': 'c-1', 'created': 7, 'model': 'gpt-4o-mini-2024-07-18', 'object': 'chat.completion'})\"}"
+    )
+    span = read(
+        {"openinference.span.kind": "CHAIN", "input.value": event},
+        name="BaseWorkflowAgent.parse_agent_output",
+        scope="openinference.instrumentation.llama_index",
+    )
+    assert (span.model_response, span.agent_name) == ("gpt-4o-mini-2024-07-18", "Analyst")
+    assert read({"openinference.span.kind": "CHAIN", "input.value": "{'model': 'a toy car'}"}).model_response is None
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 2**63 - 1), (0, 1_700_000_000_000_000_000), (9, 5)])
+def test_a_time_from_nowhere_is_flagged(start: int, end: int) -> None:
+    raw = RawSpan("1" * 32, "2" * 16, "", "x", 1, 0, start, end, 0, "", {"gen_ai.operation.name": "chat"}, [], [])
+    shared = origin({}, {"name": "", "version": ""}, project="p", received_ns=5)
+    assert normalise(raw, shared).flags == ("clock_skew",)
+    raw.end_ns = raw.start_ns = 7
+    assert normalise(raw, shared).flags == ()
+
+
 def test_the_preparation_of_a_request_is_no_model_call() -> None:
     span = read(
         {"openinference.span.kind": "LLM", "llm.model_name": "m"},

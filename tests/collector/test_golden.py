@@ -14,7 +14,7 @@ _ABSENT = {
 
 @pytest.mark.parametrize("name", captures())
 def test_a_capture_gives_the_expected_runs(name: str) -> None:
-    """Refresh with `python tests/golden/refresh.py` and read the difference."""
+    """Refresh with `PYTHONPATH=tests python tests/golden/refresh.py` and read the difference."""
     expected = (FOLDER / "expected" / f"{name}.json").read_text(encoding="utf-8")
     assert snapshot(capture(name).runs()) == expected
 

@@ -1,4 +1,4 @@
-"""Write the expected runs anew: `python tests/golden/refresh.py [NAME...]`; read the difference before committing it."""
+"""Write the expected runs anew: `PYTHONPATH=tests python tests/golden/refresh.py [NAME...]`; read the difference before committing it."""
 
 import sys
 

@@ -9,7 +9,14 @@ from evalspan_collector.messages import dumps, from_value
 from evalspan_collector.repairs._draft import Draft
 from evalspan_collector.span import SpanKind
 
-__all__ = ["agent_of_llama_index", "dotted_tool_names", "names_from_span_name", "real_provider", "tool_words_of_a_chat"]
+__all__ = [
+    "agent_of_llama_index",
+    "dotted_tool_names",
+    "model_of_llama_index",
+    "names_from_span_name",
+    "real_provider",
+    "tool_words_of_a_chat",
+]
 
 _AGENT_NAMES = re.compile(
     r"^(?:invoke_agent|create_agent|invoke_workflow) (.+)$|^agent_run \[(.+)\]$|^(.+)\.(?:agent|workflow)$"
@@ -187,4 +194,21 @@ def agent_of_llama_index(draft: Draft) -> bool:
         if found:
             draft.fields["agent_name"] = found[1] or found[2]
             return True
+    return False
+
+
+_ANSWERING_MODEL = re.compile(r"""(["'])model\1: ?(["'])([\w.:/@-]{1,100})\2""")
+
+
+def model_of_llama_index(draft: Draft) -> bool:
+    """llama-index names the model that answered only in the provider's answer, inside the repr of an agent's event."""
+    if "model_response" in draft.fields:
+        return False
+    for key in ("output.value", "input.value"):
+        value = draft.raw.attributes.get(key)
+        if isinstance(value, str) and "current_agent_name=" in value:
+            found = _ANSWERING_MODEL.findall(value)
+            if found:
+                draft.fields["model_response"] = found[-1][2]
+                return True
     return False
