@@ -133,3 +133,17 @@ def test_uncaptured_results_are_no_evidence() -> None:
     result = evaluate_metric(Grounding(), case)
     assert result.not_applicable
     assert "not captured" in result.reason
+
+
+def test_a_field_of_another_tool_may_be_meant_but_not_one_of_another_subject() -> None:
+    search = call(
+        "search", [{"flight": "HAT1", "prices": {"economy": 164}}, {"flight": "HAT2", "prices": {"economy": 192}}]
+    )
+    booking = call(
+        "book", {"id": "R1", "flights": [{"flight": "HAT3", "price": 443}, {"flight": "HAT1", "price": 164}]}
+    )
+    assert flagged(score("Flight HAT1 has a price of $164 in economy.", search, booking)) == []
+    (wrong,) = flagged(score("Flight HAT1 has a price of $443 in economy.", search, booking))
+    assert (wrong.claim, wrong.verdict, wrong.expected) == ("$443", "contradicted", "164")
+    sector = call("sector", {"sector": "energy", "sector_pe": 19.5})
+    assert flagged(score("ACMX has a P/E of 23.1 while the sector P/E is 19.5.", call("fetch", ACMX), sector)) == []

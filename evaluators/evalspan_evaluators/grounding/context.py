@@ -191,6 +191,7 @@ def _key_match(words: tuple[str, ...], key: str, around: str) -> float:
     return max(own, 0.9 * _share(words, key_stems(around))) if own < 0.9 and around else own
 
 
+@lru_cache(maxsize=32768)
 def _share(words: tuple[str, ...], parts: tuple[str, ...]) -> float:
     """How well words name a key of these parts; parts like `total` and `number` say little alone."""
     telling = tuple(p for p in parts if p not in _GENERIC)

@@ -128,11 +128,15 @@ class Figures(Reading):
             if id(fact) in known:
                 return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
         for fact in found:
-            # Two fields of different names may both be meant (`pe_ratio`, `sector_pe`): only a value of the same
-            # field of another record is a swapped one.
-            own = linked([fact], (field.mention,)) or not same_key(fact, field.facts)
-            named = max(attribute_match(field.words, fact), attribute_match(context.before[-2:], fact))
-            if named >= 0.5 and own:
+            # Two fields of different names may both be meant (`pe_ratio`, `sector_pe`), but not those of another
+            # record of the same kind: its values are swapped ones.
+            if linked([fact], (field.mention,)):
+                named = attribute_match(field.words, fact)
+            elif any(same_key(f, field.facts) for f in fact.record.facts) or _of_rival(fact, field.mention):
+                continue
+            else:
+                named = max(attribute_match(field.words, fact), attribute_match(context.before[-2:], fact))
+            if named >= 0.5:
                 return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
         derived = self.derived(claim, context) if self.hinted_here(claim, context) else None
         return derived or ClaimVerdict(claim=claim, outcome="contradicted", fact=field.facts[0], code="OTHER_VALUE")
@@ -279,7 +283,7 @@ class Figures(Reading):
                 attribute_match(context.after, fact),
                 0.9 * attribute_match(context.before[-4:], fact),
             )
-            alike = digit_likeness(claim, fact)
+            alike = digit_likeness(claim, fact, rough=near >= 0.45)
             score = near + alike
             if (near >= 0.45 or alike >= 0.75) and (best is None or score > best[0]):
                 best = (score, fact)
@@ -318,6 +322,12 @@ def _belongs(found: Sequence[Fact], scope: Scope) -> bool:
     fewest = min((len(m.records) for m in scope.all), default=0)
     near = [m for m in scope.near[:1] if len(m.records) <= max(2, fewest)]
     return linked(found, near)
+
+
+def _of_rival(fact: Fact, mention: Mention) -> bool:
+    """Whether a value's record names another subject in the field that names the mentioned one."""
+    keys = {f.key for f in mention.facts[:20] if f.key}
+    return any(f.key in keys for record in fact.record.chain() for f in record.facts[:60])
 
 
 def _qualifier(text: str, at: int) -> str:

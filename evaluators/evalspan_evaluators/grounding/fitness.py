@@ -85,8 +85,11 @@ def same_type(fact: Fact, claim: Claim) -> bool:
     return fact.moment is not None and claim.moment is not None and fact.moment.kind == claim.moment.kind
 
 
-def digit_likeness(claim: Claim, fact: Fact) -> float:
-    """How alike two numbers are written: 1 for equal digits, 0.8 for one changed or two swapped of three or more."""
+def digit_likeness(claim: Claim, fact: Fact, *, rough: bool = True) -> float:
+    """How alike two numbers are written: 0.8 for at most one changed or two swapped digits of three or more.
+
+    Less alike ones are told from each other only if `rough`.
+    """
     assert claim.quantity is not None
     value = number_of(fact)
     if value is None:
@@ -97,6 +100,6 @@ def digit_likeness(claim: Claim, fact: Fact) -> float:
         return 0.0
     if ours == theirs or (len(ours) == len(theirs) and sum(a != b for a, b in zip(ours, theirs, strict=True)) == 1):
         return 0.8
-    return (
-        0.8 if sorted(ours) == sorted(theirs) and len(ours) >= 4 else 0.5 * SequenceMatcher(None, ours, theirs).ratio()
-    )
+    if len(ours) >= 4 and len(ours) == len(theirs) and sorted(ours) == sorted(theirs):
+        return 0.8
+    return 0.5 * SequenceMatcher(None, ours, theirs).ratio() if rough else 0.0

@@ -129,6 +129,7 @@ _WEEKDAY = re.compile(
 )
 
 
+_HAS_DIGIT = re.compile(r"\d").search
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
@@ -206,8 +207,9 @@ def scan(text: str) -> tuple[Moment, ...]:
     """Every date, time and weekday of the text, in order, without overlaps."""
     text = fold(text)
     taken = bytearray(len(text))
-    found = _dates(text, taken)
-    for match in _TIME.finditer(text):
+    digits = _HAS_DIGIT(text) is not None
+    found = _dates(text, taken) if digits else []
+    for match in _TIME.finditer(text) if digits else ():
         if not any(taken[match.start() : match.end()]):
             found.append(Moment("time", match.start(), match.end(), match[0], minutes=_minutes(match)))
     for match in _WEEKDAY.finditer(text):

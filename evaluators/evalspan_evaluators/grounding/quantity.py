@@ -405,12 +405,16 @@ def _sign(match: re.Match[str], text: str, end: int, unit: str) -> tuple[int, in
     return start, end, negative
 
 
+_ANY_WORDED = re.compile(
+    r"(?<![\w-])(?:" + "|".join(sorted({w for table in _NUMBER_WORDS.values() for w in table})) + r")(?!\w)",
+    re.IGNORECASE,
+)
 _HYPHENED = re.compile(r"\s?-\s?[^\W\d_]")
 
 
 def has_words(text: str) -> bool:
     """Whether numbers may be written in words here."""
-    return any(pattern.search(text) for pattern in _WORDED.values())
+    return _ANY_WORDED.search(text) is not None
 
 
 @lru_cache(maxsize=2048)
@@ -418,7 +422,7 @@ def scan(text: str) -> tuple[Quantity, ...]:
     """Every number of the text, in order; ordinals and the digits inside ids are left out."""
     text = fold(text)
     found = [q for m in _NUMBER.finditer(text) if (q := _build(m, text)) is not None]
-    table = _WORDED.get(guess_language(text))
+    table = _WORDED.get(guess_language(text)) if has_words(text) else None
     if table is not None:
         numbers = _NUMBER_WORDS[guess_language(text)]
         for match in table.finditer(text):

@@ -53,12 +53,13 @@ class Relevance:
                 numbers = [v * claim.quantity.scale for v in claim.quantity.values]
                 numbers += [v / 100 for v in claim.quantity.values if claim.quantity.percent]
                 # A small whole number stands in many records by chance.
-                values.update(s * v for v in numbers if v % 1 or v >= _SMALL for s in (1, -1))
+                exact = claim.quantity.decimals > 0
+                values.update(s * v for v in numbers if exact or v % 1 or v >= _SMALL for s in (1, -1))
             elif claim.moment is not None:
                 days.update(str(day) for day in claim.moment.days if day.day and day.year)
         self._values = frozenset(values)
         self._days = frozenset(days)
-        self._figures = tuple({t for t in _FIGURE.findall(text) if len(t) > _TELLING} | days)
+        self._figures = tuple({t for t in _FIGURE.findall(text) if len(t) > _TELLING or "." in t} | days)
         self._words = frozenset(w for w in words if w[:1].isupper() and len(w) > _TELLING)
         self._telling = tuple(
             {w for w in words if len(w) >= _TELLING and (w[:1].isupper() or any(c.isdigit() for c in w))}

@@ -328,6 +328,7 @@ def abbreviates(short: str, word: str) -> bool:
     return len(word) <= 2 * len(short) + 3
 
 
+@lru_cache(maxsize=2048)
 def guess_language(text: str) -> str:
     """`en`, `de`, `fr`, `es`, `pt`, `ja` or `zh`, by script and function words; `en` when unsure."""
     if not text.isascii():
