@@ -8,7 +8,7 @@ import hashlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -20,7 +20,7 @@ from evalspan_collector.gather import Loaded, gather
 from evalspan_collector.neighbourhood import Neighbourhood
 from evalspan_collector.pending import PendingTrace, PendingTraces, TraceKey, in_shard
 from evalspan_collector.prices import Prices
-from evalspan_collector.records import RunSummary
+from evalspan_collector.recent import KnownRun, RecentTraces
 from evalspan_collector.run import Run, RunState
 from evalspan_collector.selfmetrics import SelfMetrics
 from evalspan_collector.span import LogRecord, Span
@@ -31,8 +31,14 @@ __all__ = ["Assembler"]
 _log = structlog.get_logger(__name__)
 _SECOND = 1_000_000_000
 _TICK_S = 0.25
-#: Spans loaded from the store at a time.
-_BATCH_SPANS = 2_000
+#: Spans assembled at a time.
+_BATCH_SPANS = 4_000
+#: A trace with more spans is assembled beside the others, so that it delays none of them.
+_HEAVY_SPANS = 5_000
+#: Runs and steps written in one insert.
+_WRITE_RUNS, _WRITE_STEPS = 1_000, 20_000
+#: Bytes on the wire of the newest blocks whose spans are kept in memory until they are assembled.
+_RECENT_BYTES = 48 << 20
 #: While intake is busy, pauses last this many times as long as the work before them, but no longer than this.
 _PAUSE_FACTOR = 4.0
 _MAX_PAUSE_S = 5.0
@@ -96,7 +102,9 @@ class Assembler:
         self._pending = PendingTraces(
             quiet_ns=int(min(self._timing.quick_grace_s, self._timing.grace_s) * _SECOND),
             patience_ns=int(max(5.0, self._timing.quick_grace_s) * _SECOND),
+            heavy_spans=_HEAVY_SPANS,
         )
+        self._recent = RecentTraces(max_bytes=_RECENT_BYTES)
         self._failures: dict[str, int] = {}
         self._neighbourhood = Neighbourhood()
         # With one shard this process sees every trace from now on; with several it never does.
@@ -104,53 +112,64 @@ class Assembler:
         self._stop = threading.Event()
         self._polled_ns = 0
         self._recovered = False
-        self._thread = threading.Thread(target=self._loop, name="assembler", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._loop, kwargs={"heavy": heavy}, name=name, daemon=True)
+            for heavy, name in ((False, "assembler"), (True, "assembler-heavy"))
+        ]
 
     def start(self) -> None:
         """Rebuild the pending set from the store and begin."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Finish the trace at hand; what is pending is found in the store by the next process."""
+        """Finish the traces at hand; what is pending is found in the store by the next process."""
+        deadline = time.monotonic() + timeout_s
         self._stop.set()
-        self._thread.join(timeout_s)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
-    def spans_stored(self, spans: Sequence[Span], logs: Sequence[LogRecord]) -> None:
-        """New spans and log records are in the store."""
+    def spans_stored(self, spans: Sequence[Span], logs: Sequence[LogRecord], size_bytes: int = 0) -> None:
+        """New spans and log records are in the store; `size_bytes` is what they took on the wire."""
+        if self._shard[1] > 1:
+            spans = [span for span in spans if in_shard(span.trace_id, self._shard)]
+            logs = [record for record in logs if in_shard(record.trace_id, self._shard)]
+        self._recent.add(spans, logs, size_bytes=size_bytes)
         touched: dict[TraceKey, list[int]] = {}
         items: tuple[Span | LogRecord, ...] = (*spans, *logs)
         for item in items:
-            if not item.trace_id:
-                continue
+            received_ns = item.received_ns
             seen = touched.get((item.project, item.trace_id))
             if seen is None:
-                touched[item.project, item.trace_id] = [item.received_ns, item.received_ns, 1]
-            else:
-                seen[0] = min(seen[0], item.received_ns)
-                seen[1] = max(seen[1], item.received_ns)
-                seen[2] += 1
-        self._pending.touch(
-            (key, first, last, count) for key, (first, last, count) in touched.items() if in_shard(key[1], self._shard)
-        )
+                touched[item.project, item.trace_id] = [received_ns, received_ns, 1]
+                continue
+            seen[2] += 1
+            if received_ns > seen[1]:
+                seen[1] = received_ns
+            elif received_ns < seen[0]:
+                seen[0] = received_ns
+        self._pending.touch((key, first, last, count) for key, (first, last, count) in touched.items() if key[1])
 
-    def _loop(self) -> None:
+    def _loop(self, *, heavy: bool) -> None:
         last_poll = 0.0
         while not self._stop.wait(_TICK_S):
             try:
-                if not self._recovered or (self._shard[1] > 1 and time.monotonic() - last_poll > _POLL_S):
+                if not heavy and (
+                    not self._recovered or (self._shard[1] > 1 and time.monotonic() - last_poll > _POLL_S)
+                ):
                     self.poll_store()
                     last_poll = time.monotonic()
-                self._catch_up()
+                self._catch_up(heavy=heavy)
             except Exception as error:  # noqa: BLE001  # the loop outlives any store
                 _log.warning("assembly_failed", error=f"{type(error).__name__}: {error}")
                 self._stop.wait(1.0)
             self._metrics.open_traces.set(len(self._pending))
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, *, heavy: bool) -> None:
         """Assemble everything that is due; slower while senders are ahead of the store: runs can wait, spans cannot."""
         while not self._stop.is_set():
             began = time.monotonic()
-            if not self.tick():
+            if not self._tick(heavy=heavy):
                 return
             if self._busy():
                 self._stop.wait(min(_MAX_PAUSE_S, _PAUSE_FACTOR * (time.monotonic() - began)))
@@ -167,37 +186,44 @@ class Assembler:
 
     def tick(self) -> int:
         """Assemble what is due now; returns how many traces that was."""
+        return self._tick(heavy=False) + self._tick(heavy=True)
+
+    def _tick(self, *, heavy: bool) -> int:
         now_ns = self._watermark_ns()
-        due = self._pending.take_due(now_ns, max_spans=_BATCH_SPANS)
+        due = self._pending.take_due(now_ns, max_spans=_BATCH_SPANS, heavy=heavy)
         projects: dict[str, list[PendingTrace]] = defaultdict(list)
         for trace in due:
             projects[trace.key[0]].append(trace)
         for project, traces in projects.items():
             changes = {trace.key: trace.changes for trace in traces}
+            loaded = Loaded(self._stores(), self._recent, project, max_spans=None if heavy else _HEAVY_SPANS)
             try:
-                self._assemble(project, traces, now_ns)
+                self._assemble(loaded, traces, now_ns)
             except Exception:
                 for trace in traces:
                     self._pending.settle(trace.key, changes=changes[trace.key], next_ns=now_ns + _RETRY_NS)
                 raise
         return len(due)
 
-    def _assemble(self, project: str, traces: list[PendingTrace], now_ns: int) -> None:
+    def _assemble(self, loaded: Loaded, traces: list[PendingTrace], now_ns: int) -> None:
+        project = loaded.project
         due = {trace.key[1]: trace for trace in traces}
         changes = {trace.key: trace.changes for trace in traces}
-        loaded = Loaded(self._stores(), project)
-        loaded.load(due)
+        light = loaded.load_due(due)
         outcomes = [
             self._assemble_group(group, loaded, now_ns)
             for group in gather(
-                due, loaded, self._neighbourhood, max_traces=_GROUP_TRACES, complete_since_ns=self._complete_since_ns
+                light, loaded, self._neighbourhood, max_traces=_GROUP_TRACES, complete_since_ns=self._complete_since_ns
             )
         ]
         self._write(project, outcomes, now_ns)
         self._settle(project, outcomes, due)
         next_ns = {trace_id: outcome.next_ns for outcome in outcomes for trace_id in outcome.group}
         for trace_id, trace in due.items():
-            self._pending.settle(trace.key, changes=changes[trace.key], next_ns=next_ns.get(trace_id))
+            if trace_id in loaded.heavy:
+                self._pending.make_heavy(trace.key)
+            else:
+                self._pending.settle(trace.key, changes=changes[trace.key], next_ns=next_ns.get(trace_id))
 
     def _assemble_group(self, group: Sequence[str], loaded: Loaded, now_ns: int) -> _Outcome:
         """Assemble traces that belong together, mostly one."""
@@ -222,9 +248,9 @@ class Assembler:
             self._failures[key] = failures
             outcome.next_ns = now_ns + _RETRY_NS
 
-    def _judge(self, outcome: _Outcome, runs: Iterable[Run], prior: Sequence[RunSummary], now_ns: int) -> None:
+    def _judge(self, outcome: _Outcome, runs: Iterable[Run], prior: Sequence[KnownRun], now_ns: int) -> None:
         """Which runs are to be written, which old ones are gone, and when to look again."""
-        earlier = {summary.run_id: summary for summary in prior if summary.state != "withdrawn"}
+        earlier = {known.run_id: known for known in prior if known.state != "withdrawn"}
         for run in runs:
             closes_ns = closes_at_ns(facts_of(run), self._timing)
             closed = now_ns >= closes_ns
@@ -259,18 +285,32 @@ class Assembler:
         gone = [run_id for outcome in outcomes for run_id in outcome.gone]
         if gone:
             self._stores().withdraw_runs(project, gone, now_ns=now_ns)
-        runs = [run for outcome in outcomes for run in outcome.runs]
-        if not runs:
-            return
-        digest = hashlib.sha256()
-        for run in runs:
-            digest.update(f"{run.run_id} {run.revision} {run.state} {run.fingerprint}\n".encode())
-        self._stores().write_runs(runs, token=f"runs:{project}:{digest.hexdigest()[:32]}")
-        for run in runs:
-            self._metrics.runs_written.labels(run.state).inc()
+            self._recent.forget_runs(project, (trace for o in outcomes if o.gone for trace in o.group), gone)
+        for runs in _portions(run for outcome in outcomes for run in outcome.runs):
+            digest = hashlib.sha256()
+            for run in runs:
+                digest.update(f"{run.run_id} {run.revision} {run.state} {run.fingerprint}\n".encode())
+            self._stores().write_runs(runs, token=f"runs:{project}:{digest.hexdigest()[:32]}")
+            self._recent.note_runs(runs)
+            for run in runs:
+                self._metrics.runs_written.labels(run.state).inc()
 
 
-def _as_stored(known: RunSummary, run: Run) -> Run:
+def _portions(runs: Iterable[Run]) -> Iterator[list[Run]]:
+    """Runs in inserts of bounded size: one trace may hold tens of thousands."""
+    portion: list[Run] = []
+    steps = 0
+    for run in runs:
+        portion.append(run)
+        steps += len(run.steps)
+        if len(portion) >= _WRITE_RUNS or steps >= _WRITE_STEPS:
+            yield portion
+            portion, steps = [], 0
+    if portion:
+        yield portion
+
+
+def _as_stored(known: KnownRun, run: Run) -> Run:
     """A run that stands for the stored one: of that, only revision, state and fingerprint are known here."""
     return replace(run, revision=known.revision, state=cast("RunState", known.state), fingerprint=known.fingerprint)
 

@@ -20,6 +20,7 @@ from evalspan_collector.span import LogRecord, Span
 from evalspan_collector.spool import Block, Damage, Position, Signal, Spool, SpoolRecord
 from evalspan_collector.store.client import ClickHouseError
 from evalspan_collector.store.contract import Store
+from evalspan_collector.store.span_block import SpanBlock
 
 __all__ = ["BlockLimits", "Drain"]
 
@@ -32,7 +33,8 @@ _LAST_DELAY_S = 5.0
 #: Failed inserts of a whole block before its requests are tried one by one.
 _WHOLE_TRIES = 3
 
-Stored = Callable[[Sequence[Span], Sequence[LogRecord]], None]
+#: Told of spans and log records that the store has, and of the bytes they took on the wire.
+Stored = Callable[[Sequence[Span], Sequence[LogRecord], int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +63,28 @@ class _Batch:
     end: Position
     began: float
     requests: list[_Request] = field(default_factory=list[_Request])
+    block: SpanBlock = field(default_factory=SpanBlock)
+    logs: list[LogRecord] = field(default_factory=list[LogRecord])
     size_bytes: int = 0
-    items: int = 0
     received_ns: int = 0
 
     @property
-    def spans(self) -> list[Span]:
-        return [span for request in self.requests for span in request.spans]
+    def items(self) -> int:
+        return len(self.block) + len(self.logs)
 
-    @property
-    def logs(self) -> list[LogRecord]:
-        return [record for request in self.requests for record in request.logs]
+    def take(self, request: _Request) -> None:
+        """Add a request's spans, encoded at once, and its log records."""
+        self.block.add(request.spans)
+        self.logs.extend(request.logs)
+        self.requests.append(request)
+        self.size_bytes += len(request.record.payload)
+
+    def leave_out(self, refused: list[_Request]) -> None:
+        """Form it again without requests that the store cannot take."""
+        kept = [request for request in self.requests if request not in refused]
+        self.requests, self.block, self.logs, self.size_bytes = [], SpanBlock(), [], 0
+        for request in kept:
+            self.take(request)
 
 
 class Drain:
@@ -177,7 +190,8 @@ class Drain:
         return None
 
     def _is_full(self, batch: _Batch) -> bool:
-        return batch.items >= self._limits.spans or batch.size_bytes >= self._limits.size_bytes
+        limits = self._limits
+        return batch.items >= limits.spans or batch.size_bytes >= limits.size_bytes or batch.block.is_wide
 
     def _is_due(self, batch: _Batch) -> bool:
         return time.monotonic() - batch.began >= self._limits.wait_s
@@ -210,10 +224,12 @@ class Drain:
             return
         batch.received_ns = max(batch.received_ns, item.received_ns)
         request = self._decode(item)
-        if request is not None:
-            batch.requests.append(request)
-            batch.size_bytes += len(item.payload)
-            batch.items += len(request.spans) + len(request.logs)
+        if request is None:
+            return
+        try:
+            batch.take(request)
+        except Exception as error:  # noqa: BLE001  # likewise
+            self._put_aside(item, "unstorable", error)
 
     def _decode(self, record: SpoolRecord) -> _Request | None:
         read = intake.read_traces if record.signal is Signal.TRACES else intake.read_logs
@@ -252,7 +268,7 @@ class Drain:
             try:
                 self._spool.begin_blocks(Block(batch.start, batch.end))
                 if failures < _WHOLE_TRIES:
-                    self._insert(batch.spans, batch.logs, batch.start, batch.end)
+                    self._insert(batch.block, batch.logs, batch.start, batch.end)
                 else:
                     self._insert_apart(batch)
                 self._spool.finish_block(batch.end)
@@ -269,12 +285,12 @@ class Drain:
             return True
         return False
 
-    def _insert(self, spans: list[Span], logs: list[LogRecord], start: Position, end: Position) -> None:
+    def _insert(self, block: SpanBlock, logs: Sequence[LogRecord], start: Position, end: Position) -> None:
         began = time.perf_counter()
         token = f"{self._spool.spool_id}:{start.segment}.{start.offset}-{end.segment}.{end.offset}"
         store = self._stores()
-        if spans:
-            store.insert_spans(spans, token=f"{token}:spans")
+        if len(block):
+            store.insert_block(block, token=f"{token}:spans")
         if logs:
             store.insert_logs(logs, token=f"{token}:logs")
         self._metrics.insert_seconds.observe(time.perf_counter() - began)
@@ -288,7 +304,7 @@ class Drain:
         refused: list[tuple[_Request, Exception]] = []
         for request in batch.requests:
             try:
-                self._insert(list(request.spans), list(request.logs), request.record.start, request.record.end)
+                self._insert_one(request)
             except Exception as error:
                 if _is_about_store(error):
                     raise
@@ -299,22 +315,28 @@ class Drain:
             raise refused[0][1]
         for request, reason in refused:
             self._put_aside(request.record, "unstorable", reason)
-            batch.requests.remove(request)
+        if refused:
+            batch.leave_out([request for request, _ in refused])
 
     def _still_refused(self, requests: list[_Request]) -> list[tuple[_Request, Exception]]:
         """Try once more what was refused before a neighbour went in: the store may have recovered in between."""
         refused: list[tuple[_Request, Exception]] = []
         for request in requests:
             try:
-                self._insert(list(request.spans), list(request.logs), request.record.start, request.record.end)
+                self._insert_one(request)
             except Exception as error:
                 if _is_about_store(error):
                     raise
                 refused.append((request, error))
         return refused
 
+    def _insert_one(self, request: _Request) -> None:
+        block = SpanBlock()
+        block.add(request.spans)
+        self._insert(block, request.logs, request.record.start, request.record.end)
+
     def _confirm(self, batch: _Batch) -> None:
-        spans, logs = batch.spans, batch.logs
+        spans, logs = batch.block.spans, batch.logs
         self._received_ns = max(self._received_ns, batch.received_ns)
         self._metrics.store_up.set(1)
         self._metrics.sent_spans.inc(len(spans))
@@ -322,7 +344,7 @@ class Drain:
         if batch.received_ns:
             self._metrics.spool_lag_seconds.set(max(0, self._clock_ns() - batch.received_ns) / 1e9)
         if self._stored is not None:
-            self._stored(spans, logs)
+            self._stored(spans, logs, batch.size_bytes)
 
     def _show_queue(self) -> None:
         self._metrics.queue_size.set(self._spool.bytes_waiting)

@@ -1,5 +1,6 @@
 """Neighbourhood: which recent traces ran beside which, so that runs spread over several traces are put together."""
 
+import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class _Entry:
 
 
 class Neighbourhood:
-    """Remembers where and when recent traces ran; the oldest are forgotten first.
+    """Remembers where and when recent traces ran; the oldest are forgotten first; thread-safe.
 
     What it does not remember, the store is asked for: see `Assembler`.
 
@@ -34,6 +35,7 @@ class Neighbourhood:
 
     def __init__(self, *, max_traces: int = 50_000) -> None:
         self._max_traces = max_traces
+        self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
         self._loose: dict[tuple[str, str, int], set[str]] = defaultdict(set)
         self._held: dict[tuple[str, str, int], set[str]] = defaultdict(set)
@@ -47,18 +49,23 @@ class Neighbourhood:
             for name in (query.processes | query.session_ids)
             for bucket in _buckets(start_ns, end_ns)
         )
-        key = (query.project, trace_id)
-        self._forget(key)
         entry = _Entry(trace_id, not query.loose_only, start_ns, end_ns, places)
-        self._entries[key] = entry
-        for place in places:
-            (self._loose if entry.loose else self._held)[place].add(trace_id)
-        while len(self._entries) > self._max_traces:
-            self._forget(next(iter(self._entries)))
+        key = (query.project, trace_id)
+        with self._lock:
+            self._forget(key)
+            self._entries[key] = entry
+            for place in places:
+                (self._loose if entry.loose else self._held)[place].add(trace_id)
+            while len(self._entries) > self._max_traces:
+                self._forget(next(iter(self._entries)))
         return query
 
     def near(self, trace_id: str, query: NeighbourQuery) -> set[str]:
         """Remembered traces that `query` asks for, without the trace itself."""
+        with self._lock:
+            return self._near(trace_id, query)
+
+    def _near(self, trace_id: str, query: NeighbourQuery) -> set[str]:
         found: set[str] = set()
         for name in query.processes | query.session_ids:
             for bucket in _buckets(query.start_ns, query.end_ns):

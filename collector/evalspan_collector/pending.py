@@ -29,6 +29,7 @@ class PendingTrace:
         spans: Spans known here, for batching only.
         due_ns: When to assemble it, on the clock of received times.
         changes: Grows with every touch: tells whether spans came while it was assembled.
+        heavy: Assembling it takes long; it waits in a line of its own.
     """
 
     key: TraceKey
@@ -38,6 +39,7 @@ class PendingTrace:
     spans: int = 0
     due_ns: int = 0
     changes: int = 0
+    heavy: bool = False
 
 
 class PendingTraces:
@@ -46,14 +48,17 @@ class PendingTraces:
     Args:
         quiet_ns: A trace is due when nothing came for this long ...
         patience_ns: ... or, while spans keep coming, this long after the first unseen one, so that a long run shows.
+        heavy_spans: A trace with more spans than this waits in the line of the heavy ones, so that one of them delays
+            no other.
     """
 
-    def __init__(self, *, quiet_ns: int, patience_ns: int) -> None:
+    def __init__(self, *, quiet_ns: int, patience_ns: int, heavy_spans: int) -> None:
         self._quiet_ns = quiet_ns
         self._patience_ns = patience_ns
+        self._heavy_spans = heavy_spans
         self._lock = threading.Lock()
         self._traces: dict[TraceKey, PendingTrace] = {}
-        self._order: list[tuple[int, TraceKey]] = []
+        self._orders: dict[bool, list[tuple[int, TraceKey]]] = {False: [], True: []}
 
     def __len__(self) -> int:
         return len(self._traces)
@@ -70,20 +75,22 @@ class PendingTraces:
                 if trace.unseen_since_ns is None:
                     trace.unseen_since_ns = first_ns
                 trace.spans += spans
+                trace.heavy |= trace.spans > self._heavy_spans
                 trace.changes += 1
                 # Big traces are looked at more rarely, so that assembling them stays linear over their life.
                 patience = self._patience_ns * (1 + trace.spans // 2_000)
                 self._schedule(trace, min(trace.last_ns + self._quiet_ns, trace.unseen_since_ns + patience))
 
-    def take_due(self, now_ns: int, *, max_spans: int) -> list[PendingTrace]:
-        """Traces that are due, oldest first, about `max_spans` spans of them; they stay in the set."""
+    def take_due(self, now_ns: int, *, max_spans: int, heavy: bool = False) -> list[PendingTrace]:
+        """Traces of one line that are due, oldest first, about `max_spans` spans of them; they stay in the set."""
         due: list[PendingTrace] = []
         spans = 0
+        order = self._orders[heavy]
         with self._lock:
-            while self._order and self._order[0][0] <= now_ns and spans < max_spans:
-                due_ns, key = heapq.heappop(self._order)
+            while order and order[0][0] <= now_ns and spans < max_spans:
+                due_ns, key = heapq.heappop(order)
                 trace = self._traces.get(key)
-                if trace is None or trace.due_ns != due_ns:
+                if trace is None or trace.due_ns != due_ns or trace.heavy != heavy:
                     continue  # rescheduled since
                 trace.unseen_since_ns = None
                 due.append(trace)
@@ -101,7 +108,15 @@ class PendingTraces:
             else:
                 self._schedule(trace, next_ns)
 
+    def make_heavy(self, key: TraceKey) -> None:
+        """Put a trace that is due into the line of the heavy ones."""
+        with self._lock:
+            trace = self._traces.get(key)
+            if trace is not None and not trace.heavy:
+                trace.heavy = True
+                self._schedule(trace, trace.due_ns)
+
     def _schedule(self, trace: PendingTrace, due_ns: int) -> None:
         # Entries of earlier schedules stay in the heap and are skipped when they come up.
         trace.due_ns = due_ns
-        heapq.heappush(self._order, (due_ns, trace.key))
+        heapq.heappush(self._orders[trace.heavy], (due_ns, trace.key))

@@ -1,6 +1,7 @@
 """The live assembly: spans in the store become runs, close when quiet, and are revised when something comes late."""
 
 import random
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from evalspan_collector.records import RunSummary
 from evalspan_collector.run import Run
 from evalspan_collector.selfmetrics import SelfMetrics
 from evalspan_collector.span import Span
+from evalspan_collector.store.current import Stamp
 
 SECOND = 1_000_000_000
 
@@ -288,6 +290,120 @@ def test_traces_of_one_process_are_looked_at_together(monkeypatch: pytest.Monkey
     again.receive(late)
     again.pass_time(3)
     assert groups == [4]
+
+
+def reads_of(live: Live) -> list[int]:
+    """Numbers of traces whose spans are read from the store from now on."""
+    reads: list[int] = []
+    read = live.store.spans
+
+    def counted(project: str, trace_ids: Sequence[str]) -> list[Span]:
+        reads.append(len(trace_ids))
+        return read(project, trace_ids)
+
+    stamps = live.store.stamps
+
+    def uncounted(project: str, trace_ids: Sequence[str]) -> dict[str, Stamp]:
+        before = len(reads)
+        found = stamps(project, trace_ids)
+        del reads[before:]
+        return found
+
+    live.store.spans = counted  # type: ignore[method-assign]  # counted on the way
+    live.store.stamps = uncounted  # type: ignore[method-assign]  # the memory store's own reads do not count
+    return reads
+
+
+def test_spans_that_are_still_in_memory_are_not_read_back() -> None:
+    live = Live()
+    reads = reads_of(live)
+    first, second = spans_of(1, live), spans_of(2, live)
+    live.receive(first[:3])
+    live.receive(first[3:] + second)
+    live.pass_time(3)
+    late = replace(second[0], span_id="e" * 16, received_ns=live.now_ns)
+    live.receive([late])
+    live.pass_time(61)
+    assert (live.run(first).revision, live.run(second).revision) == (1, 2)
+    assert reads == []
+
+
+def test_a_trace_that_another_process_brought_in_part_is_read_back() -> None:
+    live = Live()
+    spans = spans_of(1, live)
+    live.store.insert_spans(spans[:2], token="another's")
+    reads = reads_of(live)
+    live.receive(spans[2:])
+    live.pass_time(61)
+    assert live.run(spans).steps == len(spans) - 1
+    assert reads == [1]
+
+
+def test_a_run_written_before_a_restart_is_amended_and_not_begun_again() -> None:
+    live = Live()
+    spans = spans_of(1, live)
+    live.receive(spans[:2] + spans[3:])
+    live.pass_time(61)
+    again = Live(live.store)
+    again.now_ns = live.now_ns
+    again.receive(received([spans[2]], again))
+    again.pass_time(61)
+    assert (again.run(spans).state, again.run(spans).revision) == ("amended", 2)
+
+
+def test_a_huge_trace_does_not_delay_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembler_module, "_HEAVY_SPANS", 30)
+    live = Live()
+    huge, small = spans_of(1, live, length=40), spans_of(2, live)
+    go = threading.Event()
+
+    def slow(spans: Iterable[Span], *rest: object, **more: object) -> tuple[Run, ...]:
+        kept = list(spans)
+        if len(kept) > 30:
+            go.wait(30)
+        return assemble(kept, *rest, **more)  # type: ignore[arg-type]  # passed through
+
+    monkeypatch.setattr(assembler_module, "assemble", slow)
+    live.receive(huge)
+    live.receive(small)
+    live.now_ns += 61 * SECOND
+    live.assembler.start()
+    try:
+        until(lambda: live.runs(small))
+        assert live.runs(huge) == []
+    finally:
+        go.set()
+    until(lambda: live.runs(huge))
+    live.assembler.stop(5)
+
+
+def test_a_trace_known_to_be_huge_only_by_the_store_goes_to_the_heavy_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembler_module, "_HEAVY_SPANS", 30)
+    live = Live()
+    huge, small = spans_of(1, live, length=40), spans_of(2, live)
+    live.store.insert_spans(huge[1:], token="before")
+    live.receive([huge[0], *small])
+    live.pass_time(61)
+    assert live.run(huge).steps == 39
+    assert live.run(small).state == "closed"
+
+
+def test_many_runs_of_one_trace_are_written_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembler_module, "_WRITE_RUNS", 2)
+    live = Live()
+    spans = [span for seed in range(5) for span in spans_of(seed, live)]
+    written: list[int] = []
+    write = live.store.write_runs
+
+    def counted(runs: Sequence[Run], *, token: str) -> None:
+        written.append(len(runs))
+        write(runs, token=token)
+
+    live.store.write_runs = counted  # type: ignore[method-assign]  # counted on the way
+    live.receive(spans)
+    live.pass_time(3)
+    assert written == [2, 2, 1]
+    assert len(live.runs(spans)) == 5
 
 
 def test_the_loop_runs_by_itself(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from evalspan_collector.records import AlertEvent, AlertState, JudgeCallRecord, 
 from evalspan_collector.run import ModelCall, Run, Step, ToolCall
 from evalspan_collector.span import LogRecord, Span, SpanEvent, SpanKind, SpanLink, Usage
 from evalspan_collector.store.contract import AggregateQuery, RunQuery, ScoreQuery, SeriesQuery, Store
+from evalspan_collector.store.current import Stamp
+from evalspan_collector.store.span_block import SpanBlock
 
 NOW = 1_796_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -232,6 +234,36 @@ def test_a_span_sent_again_replaces_the_older_one(store: Store) -> None:
     assert [s.name for s in store.spans("default", ["a" * 32])] == ["new"]
 
 
+def test_a_span_that_is_twice_in_one_block_counts_once(store: Store) -> None:
+    twice = [span(0, name="old"), span(1), span(0, name="new", received_ns=NOW + 5)]
+    store.insert_spans(twice, token="t")
+    assert {s.name for s in store.spans("default", ["a" * 32])} == {"new", span(1).name}
+    assert len(store.spans("default", ["a" * 32])) == 2
+
+
+def test_a_block_formed_piece_by_piece_is_what_was_added(store: Store) -> None:
+    block = SpanBlock()
+    block.add([span(0)])
+    block.add([replace(FULL, trace_id="a" * 32, span_id="f" * 16), span(2, name="a\ud800b")])
+    block.add([span(3)])
+    store.insert_block(block, token="t")
+    store.insert_block(block, token="t")
+    found = {s.span_id: s for s in store.spans("default", ["a" * 32])}
+    assert len(block) == len(found) == 4
+    assert [found[s.span_id] for s in block.spans] == block.spans
+    assert block.spans[2].name == "a?b"
+
+
+def test_a_stamp_tells_what_a_trace_holds_without_reading_it(store: Store) -> None:
+    store.insert_spans([span(0), span(1, received_ns=NOW + 7), span(0, trace="b" * 32)], token="t1")
+    store.insert_spans([span(0, received_ns=NOW + 3)], token="t2")
+    stamps = store.stamps("default", ["a" * 32, "b" * 32, "c" * 32])
+    assert stamps["a" * 32] == Stamp(2, NOW + 7, 0, 0)
+    assert stamps["b" * 32] == Stamp(1, NOW, 0, 0)
+    assert stamps.get("c" * 32, Stamp(0, 0, 0, 0)) == Stamp(0, 0, 0, 0)
+    assert store.stamps("other", ["a" * 32]).get("a" * 32, Stamp(0, 0, 0, 0)) == Stamp(0, 0, 0, 0)
+
+
 def test_spans_of_many_projects_and_days_go_in_together(store: Store) -> None:
     many = [span(0, project=f"p{i}", received_ns=NOW + i * 86_400 * SECOND) for i in range(130)]
     store.insert_spans(many, token="t")
@@ -257,6 +289,7 @@ def test_log_records_come_back_as_they_went_in(store: Store) -> None:
     store.insert_logs(logs, token="t2")
     assert sorted(store.logs("default", ["a" * 32]), key=lambda r: r.sequence) == logs
     assert store.logs("default", ["b" * 32]) == []
+    assert store.stamps("default", ["a" * 32]) == {"a" * 32: Stamp(0, 0, 3, NOW)}
 
 
 def test_spans_stream_in_pages_by_the_time_they_came(store: Store) -> None:

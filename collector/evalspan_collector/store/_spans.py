@@ -4,24 +4,22 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from evalspan_collector.run import Run
 from evalspan_collector.span import LogRecord, Span
+from evalspan_collector.store.arrivals import ARRIVAL_COLUMNS, Arrivals, arrival_rows, log_arrivals
 from evalspan_collector.store.client import Client, UnencodableError
 from evalspan_collector.store.contract import OpenTrace
 from evalspan_collector.store.current import Stamp
+from evalspan_collector.store.span_block import SpanBlock
 from evalspan_collector.store.span_rows import (
     LOG_COLUMNS,
     SPAN_COLUMNS,
-    Columns,
     clean_log,
-    clean_span,
     log_columns,
     logs_from,
-    span_columns,
     spans_from,
 )
 
@@ -32,13 +30,10 @@ _DAY_NS: Final = 86_400 * 1_000_000_000
 #: ClickHouse refuses a block that makes over 100 partitions.
 _PARTITIONS: Final = 50
 _PAGE: Final = 5_000
+#: A block holds a span once, or a merge finds it: looking for doubles at every insert costs a third of it.
+_AS_SENT: Final = {"optimize_on_insert": 0, "max_partitions_per_insert_block": 0}
 _SPANS_SQL: Final = f"SELECT {', '.join(SPAN_COLUMNS)} FROM spans FINAL"
 _LOGS_SQL: Final = f"SELECT {', '.join(LOG_COLUMNS)} FROM logs FINAL"
-
-_ARRIVAL_COLUMNS: Final = (
-    "noted_ns", "project", "trace_id", "run_id", "first_received_ns", "last_received_ns", "spans", "settled_ns", "open",
-    "start_ns", "end_ns", "processes", "session_ids",
-)  # fmt: skip
 
 # A trace is open while something came after what was assembled, or one of its runs was written open.
 _OPEN_SQL: Final = """
@@ -58,6 +53,14 @@ ORDER BY max(last_ns), trace_id
 LIMIT {limit:UInt32}
 """
 
+_STAMPS_SQL: Final = """
+SELECT trace_id, 0, uniqExact(span_id), max(received_ns) FROM spans
+WHERE project = {project:String} AND trace_id IN {ids:Array(String)} GROUP BY trace_id
+UNION ALL
+SELECT trace_id, 1, uniqExact((span_id, time_ns, event_name, sequence, content_hash)), max(received_ns) FROM logs
+WHERE project = {project:String} AND trace_id IN {ids:Array(String)} GROUP BY trace_id
+"""
+
 _NEIGHBOURS_SQL: Final = """
 SELECT trace_id
 FROM arrivals
@@ -67,19 +70,6 @@ GROUP BY trace_id
 ORDER BY min(start_ns), trace_id
 LIMIT {limit:UInt32}
 """
-
-
-@dataclass(slots=True)
-class _Arrival:
-    """What one block brought for one trace."""
-
-    first_ns: int
-    last_ns: int
-    start_ns: int
-    end_ns: int
-    count: int = 0
-    processes: set[str] = field(default_factory=set[str])
-    session_ids: set[str] = field(default_factory=set[str])
 
 
 class SpanTables:
@@ -92,46 +82,32 @@ class SpanTables:
     def insert_spans(self, spans: Sequence[Span], token: str) -> None:
         """Inserts spans, then notes their traces; the same token again changes nothing."""
         for part, part_token in _partitions(spans, token):
-            columns = self._insert("spans", SPAN_COLUMNS, part, span_columns, clean_span, part_token)
-            self._note_arrivals(_span_arrivals(columns), part_token)
+            block = SpanBlock()
+            block.add(part)
+            self.insert_block(block, part_token)
+
+    def insert_block(self, block: SpanBlock, token: str) -> None:
+        """Inserts a block that is ready, likewise."""
+        if len(block):
+            self._client.insert_native("spans", block.names(), block.native(), token=token, settings=_AS_SENT)
+            self._note_arrivals(block.arrivals, token)
 
     def insert_logs(self, logs: Sequence[LogRecord], token: str) -> None:
         """Inserts log records, likewise."""
         for part, part_token in _partitions(logs, token):
-            self._insert("logs", LOG_COLUMNS, part, log_columns, clean_log, part_token)
-            self._note_arrivals(_log_arrivals(part), part_token)
+            try:
+                self._client.insert("logs", LOG_COLUMNS, log_columns(part), token=part_token)
+                stored = part
+            except (UnencodableError, UnicodeError):
+                # Rare, so the usual block is not searched for it: one value in it fits no column.
+                stored = [clean_log(log) for log in part]
+                self._client.insert("logs", LOG_COLUMNS, log_columns(stored), token=part_token)
+            self._note_arrivals(log_arrivals(stored), part_token)
 
-    def _insert(  # noqa: PLR0917  # called twice, below each other
-        self,
-        table: str,
-        names: Sequence[str],
-        items: Sequence[_Item],
-        columns_of: Callable[[Sequence[_Item]], Columns],
-        clean: Callable[[_Item], _Item],
-        token: str,
-    ) -> Columns:
-        try:
-            columns = columns_of(items)
-            self._client.insert(table, names, columns, token=token)
-        except (UnencodableError, UnicodeError):
-            # Rare, so the usual block is not searched for it: one value in it fits no column.
-            columns = columns_of([clean(item) for item in items])
-            self._client.insert(table, names, columns, token=token)
-        return columns
-
-    def _note_arrivals(self, arrivals: dict[tuple[str, str], _Arrival], token: str) -> None:
-        known = {key: found for key, found in arrivals.items() if key[1]}
-        if not known:
-            return
-        now = max(self._clock(), *(found.last_ns for found in known.values()))
-        rows = [
-            (
-                now, project, trace_id, "", found.first_ns, found.last_ns, found.count, 0, 0, found.start_ns,
-                found.end_ns, sorted(found.processes), sorted(found.session_ids),
-            )
-            for (project, trace_id), found in known.items()
-        ]  # fmt: skip
-        self._client.insert("arrivals", _ARRIVAL_COLUMNS, list(zip(*rows, strict=True)), token=f"{token}:arrivals")
+    def _note_arrivals(self, arrivals: Arrivals, token: str) -> None:
+        rows = arrival_rows(arrivals, self._clock())
+        if rows:
+            self._client.insert("arrivals", ARRIVAL_COLUMNS, list(zip(*rows, strict=True)), token=f"{token}:arrivals")
 
     def note_runs(self, runs: Sequence[Run], token: str) -> None:
         """Marks the traces of closed runs as assembled up to what the runs hold."""
@@ -145,7 +121,7 @@ class SpanTables:
             for trace_id in (run.trace_ids or (run.trace_id,))
         ]  # fmt: skip
         if rows:
-            self._client.insert("arrivals", _ARRIVAL_COLUMNS, list(zip(*rows, strict=True)), token=f"{token}:arrivals")
+            self._client.insert("arrivals", ARRIVAL_COLUMNS, list(zip(*rows, strict=True)), token=f"{token}:arrivals")
 
     def note_settled(self, project: str, traces: Sequence[tuple[str, int]], run_ids: Sequence[str] = ()) -> None:
         """Marks traces as assembled up to a received time, and runs as no longer open."""
@@ -158,7 +134,7 @@ class SpanTables:
         ]
         if rows:
             self._client.insert(
-                "arrivals", _ARRIVAL_COLUMNS, list(zip(*rows, strict=True)), token=f"settled:{project}:{now}"
+                "arrivals", ARRIVAL_COLUMNS, list(zip(*rows, strict=True)), token=f"settled:{project}:{now}"
             )
 
     def spans(self, project: str, trace_ids: Sequence[str]) -> list[Span]:
@@ -186,6 +162,16 @@ class SpanTables:
             for table in ("spans", "logs")
         ]
         return Stamp(*(int(number) for row in found for number in row))
+
+    def stamps(self, project: str, trace_ids: Sequence[str]) -> dict[str, Stamp]:
+        """The stamp of each trace that has anything; read from the keys alone."""
+        if not trace_ids:
+            return {}
+        parameters = {"project": project, "ids": list(trace_ids)}
+        found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+        for trace_id, is_log, count, newest in self._client.rows(_STAMPS_SQL, parameters):
+            found[trace_id][2 * is_log : 2 * is_log + 2] = int(count), int(newest)
+        return {trace_id: Stamp(*numbers) for trace_id, numbers in found.items()}
 
     def open_traces(self, since_received_ns: int, limit: int) -> list[OpenTrace]:
         """Traces with something newer than their last assembly, oldest first."""
@@ -254,43 +240,3 @@ def _partitions(items: Sequence[_Item], token: str) -> Iterator[tuple[Sequence[_
         groups[number[item.project, item.received_ns // _DAY_NS]].append(item)
     for index, group in sorted(groups.items()):
         yield group, f"{token}:{index}"
-
-
-_AT: Final = {name: position for position, name in enumerate(SPAN_COLUMNS)}
-_ARRIVAL_FIELDS: Final = tuple(
-    _AT[name]
-    for name in (
-        "project", "trace_id", "received_ns", "start_ns", "end_ns", "service_instance_id", "service_name", "session_id",
-    )
-)  # fmt: skip
-
-
-def _span_arrivals(columns: Columns) -> dict[tuple[str, str], _Arrival]:
-    found: dict[tuple[str, str], _Arrival] = {}
-    for project, trace_id, received, start, end, instance, service, session in zip(
-        *(columns[at] for at in _ARRIVAL_FIELDS), strict=True
-    ):
-        arrival = found.get((project, trace_id))
-        if arrival is None:
-            arrival = found[project, trace_id] = _Arrival(received, received, start, end)
-        arrival.count += 1
-        arrival.first_ns = min(arrival.first_ns, received)
-        arrival.last_ns = max(arrival.last_ns, received)
-        arrival.start_ns = min(arrival.start_ns, start)
-        arrival.end_ns = max(arrival.end_ns, end)
-        arrival.processes.update(name for name in (instance, service) if name)
-        if session:
-            arrival.session_ids.add(session)
-    return found
-
-
-def _log_arrivals(logs: Iterable[LogRecord]) -> dict[tuple[str, str], _Arrival]:
-    found: dict[tuple[str, str], _Arrival] = {}
-    for log in logs:
-        time_ns = min(max(log.time_ns, 0), 2**64 - 1)
-        key = (log.project, log.trace_id)
-        arrival = found.setdefault(key, _Arrival(log.received_ns, log.received_ns, time_ns, time_ns))
-        arrival.count += 1
-        arrival.first_ns = min(arrival.first_ns, log.received_ns)
-        arrival.last_ns = max(arrival.last_ns, log.received_ns)
-    return found

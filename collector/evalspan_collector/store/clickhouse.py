@@ -30,7 +30,8 @@ from evalspan_collector.store.contract import (
     ScoreQuery,
     SeriesQuery,
 )
-from evalspan_collector.store.current import Assemble, LastAssembly, Ticker, current_run
+from evalspan_collector.store.current import Assemble, LastAssembly, Stamp, Ticker, current_run
+from evalspan_collector.store.span_block import SpanBlock
 
 __all__ = ["ClickHouseStore"]
 
@@ -68,6 +69,10 @@ class ClickHouseStore:
         """Add or replace spans by (project, trace, span); the newest `received_ns` wins."""
         self._spans.insert_spans(spans, token)
 
+    def insert_block(self, block: SpanBlock, *, token: str) -> None:
+        """The same for a block that is ready."""
+        self._spans.insert_block(block, token)
+
     def insert_logs(self, logs: Sequence[LogRecord], *, token: str) -> None:
         """Add log records that wait for their span."""
         self._spans.insert_logs(logs, token)
@@ -79,6 +84,10 @@ class ClickHouseStore:
     def logs(self, project: str, trace_ids: Sequence[str]) -> list[LogRecord]:
         """Every log record of these traces."""
         return self._spans.logs(project, trace_ids)
+
+    def stamps(self, project: str, trace_ids: Sequence[str]) -> dict[str, Stamp]:
+        """What tells whether a reader has all of these traces; one without spans and logs may be missing."""
+        return self._spans.stamps(project, trace_ids)
 
     def open_traces(self, *, since_received_ns: int = 0, limit: int = 10_000) -> list[OpenTrace]:
         """Traces with spans or logs newer than their last assembly, or with an open run; oldest first."""

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import struct
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -16,9 +16,10 @@ from clickhouse_connect.driver.insert import InsertContext
 
 from evalspan.errors import ConfigError, StoreError, StoreUnreachableError
 from evalspan_collector.store._embedded import EngineOptions, FolderLock, connection_options
+from evalspan_collector.store._wire import compress
 from evalspan_collector.store.cluster import CLUSTER_SETTINGS
 
-__all__ = ["Address", "ClickHouseError", "Client", "Table", "UnencodableError", "connect"]
+__all__ = ["Address", "ClickHouseError", "Client", "UnencodableError", "connect"]
 
 # The driver logs what we raise anyway.
 logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
@@ -110,15 +111,6 @@ def _masked(url: str) -> str:
     return f"...@{tail}" if separator else head
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Columns and types of a table as the server has them."""
-
-    name: str
-    columns: tuple[str, ...]
-    types: tuple[Any, ...]
-
-
 class _Block(InsertContext):
     """Columns to insert. The base class imports pandas, seconds and 80 MB, to see that they are no DataFrame."""
 
@@ -145,7 +137,8 @@ class Client:
         self._driver = driver
         self.address = address
         self._lock = lock
-        self._tables: dict[tuple[str, tuple[str, ...]], Table] = {}
+        self._compresses = address.folder is None and not _is_local(address.host)
+        self._tables: dict[str, Mapping[str, Any]] = {}
 
     def execute(
         self, sql: str, parameters: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
@@ -186,7 +179,15 @@ class Client:
             columns = cast("list[Sequence[Any]]", list(result.result_columns))
             return names, columns or [() for _ in names]
 
-    def insert(self, table: str, names: Sequence[str], columns: Sequence[Sequence[Any]], *, token: str) -> None:
+    def insert(
+        self,
+        table: str,
+        names: Sequence[str],
+        columns: Sequence[Sequence[Any]],
+        *,
+        token: str,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         """Inserts columns as one block; the same token twice stores them once.
 
         Raises:
@@ -194,27 +195,56 @@ class Client:
             StoreError: ClickHouse refused the block; nothing of it is stored.
         """
         with self._errors():
-            described = self._describe(table, tuple(names))
+            types = self._types_of(table)
             try:
                 self._driver.data_insert(
                     _Block(
                         table=f"`{table}`",
-                        column_names=described.columns,
-                        column_types=described.types,
+                        column_names=names,
+                        column_types=[types[name] for name in names],
                         data=columns,
                         column_oriented=True,
-                        settings={"insert_deduplication_token": token, "async_insert": 0},
+                        settings={"insert_deduplication_token": token, "async_insert": 0, **(settings or {})},
                         block_size=_BLOCK_ROWS,
                     )
                 )
             except (DataError, UnicodeError, OverflowError, TypeError, AttributeError, struct.error) as error:
                 raise UnencodableError(f"a value for table {table!r} cannot be stored: {error}") from error
 
-    def _describe(self, table: str, names: tuple[str, ...]) -> Table:
-        known = self._tables.get((table, names))
+    def insert_native(
+        self,
+        table: str,
+        names: Sequence[str],
+        pieces: Iterable[bytes | bytearray],
+        *,
+        token: str,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Inserts one block that is encoded in ClickHouse's Native format; the same token twice stores it once.
+
+        Raises:
+            StoreError: ClickHouse refused the block; nothing of it is stored.
+        """
+        block = b"".join(pieces)
+        compression = None
+        if self._compresses:
+            block, compression = compress(block, "lz4")
+        with self._errors():
+            self._driver.raw_insert(
+                f"`{table}`",
+                names,
+                block,
+                settings={"insert_deduplication_token": token, "async_insert": 0, **(settings or {})},
+                fmt="Native",
+                compression=compression,
+            )
+
+    def _types_of(self, table: str) -> Mapping[str, Any]:
+        """Column types of a table as the server has them, asked once."""
+        known = self._tables.get(table)
         if known is None:
-            context = self._driver.create_insert_context(table, names)
-            known = self._tables[table, names] = Table(table, names, tuple(context.column_types))
+            context = self._driver.create_insert_context(table, "*")
+            known = self._tables[table] = dict(zip(context.column_names, context.column_types, strict=True))
         return known
 
     def raw(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from evalspan_collector.records import (
     Aggregate,
@@ -15,6 +15,10 @@ from evalspan_collector.records import (
 )
 from evalspan_collector.run import Run
 from evalspan_collector.span import LogRecord, Span
+from evalspan_collector.store.current import Stamp
+
+if TYPE_CHECKING:  # it needs the driver, which evaluators run without
+    from evalspan_collector.store.span_block import SpanBlock
 
 __all__ = [
     "AggregateQuery",
@@ -171,6 +175,10 @@ class Store(Protocol):
         """Add or replace spans by (project, trace, span); the newest `received_ns` wins."""
         ...
 
+    def insert_block(self, block: "SpanBlock", *, token: str) -> None:
+        """The same for a block that is ready."""
+        ...
+
     def insert_logs(self, logs: Sequence[LogRecord], *, token: str) -> None:
         """Add log records that wait for their span."""
         ...
@@ -181,6 +189,10 @@ class Store(Protocol):
 
     def logs(self, project: str, trace_ids: Sequence[str]) -> list[LogRecord]:
         """Every log record of these traces."""
+        ...
+
+    def stamps(self, project: str, trace_ids: Sequence[str]) -> dict[str, Stamp]:
+        """What tells whether a reader has all of these traces; one without spans and logs may be missing."""
         ...
 
     def open_traces(self, *, since_received_ns: int = 0, limit: int = 10_000) -> list[OpenTrace]:

@@ -5,7 +5,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from evalspan_collector.records import (
     Aggregate,
@@ -31,6 +31,9 @@ from evalspan_collector.store.contract import (
 )
 from evalspan_collector.store.current import Assemble, LastAssembly, Stamp, Ticker, current_run
 from evalspan_collector.store.run_rows import summary_of
+
+if TYPE_CHECKING:  # it needs the driver
+    from evalspan_collector.store.span_block import SpanBlock
 
 __all__ = ["MemoryStore"]
 
@@ -100,6 +103,10 @@ class MemoryStore:
                     kept[span.span_id] = span
                 self._arrived(span.project, span.trace_id, span.received_ns)
 
+    def insert_block(self, block: "SpanBlock", *, token: str) -> None:
+        """The same for a block that is ready."""
+        self.insert_spans(block.spans, token=token)
+
     def insert_logs(self, logs: Sequence[LogRecord], *, token: str) -> None:
         """Add log records that wait for their span."""
         with self._guard:
@@ -128,6 +135,10 @@ class MemoryStore:
         with self._guard:
             keys = dict.fromkeys((project, trace_id) for trace_id in trace_ids)
             return [log for key in keys for log in self._logs.get(key, {}).values()]
+
+    def stamps(self, project: str, trace_ids: Sequence[str]) -> dict[str, Stamp]:
+        """What tells whether a reader has all of these traces; one without spans and logs may be missing."""
+        return {t: Stamp.of(self.spans(project, [t]), self.logs(project, [t])) for t in trace_ids}
 
     def open_traces(self, *, since_received_ns: int = 0, limit: int = 10_000) -> list[OpenTrace]:
         """Traces with spans or logs newer than their last assembly, or with an open run; oldest first."""

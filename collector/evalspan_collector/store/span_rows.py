@@ -11,14 +11,16 @@ import orjson
 from evalspan_collector.span import LogRecord, Span, SpanEvent, SpanKind, SpanLink, Usage
 
 __all__ = [
+    "FAILED",
     "LOG_COLUMNS",
+    "OPTIONAL",
     "SPAN_COLUMNS",
     "Columns",
     "clean_log",
     "clean_span",
     "log_columns",
     "logs_from",
-    "span_columns",
+    "rare_texts",
     "spans_from",
 ]
 
@@ -33,16 +35,15 @@ _PLAIN: Final = (
     "dialect", "kind", "operation", "content", "flags", "attributes", "cost_carried",
 )  # fmt: skip
 #: Text that may be None: None is stored as an empty text, a truly empty one is named in `extra`.
-_OPTIONAL: Final = (
+OPTIONAL: Final = (
     "parent_id", "environment", "agent_name", "tool_name", "tool_type", "tool_call_id", "tool_arguments", "tool_result",
     "error_type", "error_message", "model_request", "model_response", "provider", "response_id", "input_messages",
     "output_messages", "system_prompt", "tool_definitions", "input_value", "output_value", "session_id", "user_id",
 )  # fmt: skip
 _COMPUTED: Final = ("failed", "input_tokens", "output_tokens", "extra")
-#: Columns of the spans table in the order of `span_columns`.
-SPAN_COLUMNS: Final = _PLAIN + _OPTIONAL + _COMPUTED
+#: Columns of the spans table.
+SPAN_COLUMNS: Final = _PLAIN + OPTIONAL + _COMPUTED
 
-_DIRECT: Final = attrgetter(*_PLAIN, *_OPTIONAL, "failed", "usage.input_tokens", "usage.output_tokens")
 #: Rarer fields travel as one JSON object.
 _RARE: Final = (
     "agent_id", "agent_version", "agent_description", "parent_agent", "handoff_to", "tool_description",
@@ -50,9 +51,9 @@ _RARE: Final = (
     "retrieval_query", "documents", "tags", "metadata", "evaluations", "events", "links", "sources",
 )  # fmt: skip
 _RARE_USAGE: Final = ("cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
-_RARE_OF: Final = attrgetter(*_RARE, *(f"usage.{name}" for name in _RARE_USAGE))
 _BLANK: Final = ""
-_FAILED: Final = {True: 1, False: 0, None: -1}
+#: What a span says about its failure, as a number.
+FAILED: Final = {True: 1, False: 0, None: -1}
 _FAILED_BACK: Final = {1: True, 0: False}
 
 
@@ -61,7 +62,16 @@ def _default(name: str) -> Any:
     return found.default_factory() if found.default_factory is not MISSING else found.default
 
 
-_RARE_DEFAULTS: Final = (*(_default(name) for name in _RARE), None, None, None)
+#: Name of a rarer field, how to get it from a span, its default.
+_RARE_GETTERS: Final = (
+    *((name, attrgetter(name), _default(name)) for name in _RARE),
+    *((name, attrgetter(f"usage.{name}"), None) for name in _RARE_USAGE),
+)
+#: Rarer fields that are no JSON as they are.
+_RARE_PLAIN: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "events": lambda events: [[e.name, e.time_ns, e.attributes] for e in events],
+    "links": lambda links: [[k.trace_id, k.span_id, k.attributes] for k in links],
+}
 
 
 def _dumps(value: Any) -> str:
@@ -78,38 +88,25 @@ def _loads(text: str) -> Any:
         return json.loads(text)
 
 
-def _rare(values: tuple[Any, ...]) -> dict[str, Any]:
-    names = (*_RARE, *_RARE_USAGE)
-    found = {n: v for n, v, d in zip(names, values, _RARE_DEFAULTS, strict=True) if v != d}
-    if "events" in found:
-        found["events"] = [[e.name, e.time_ns, e.attributes] for e in found["events"]]
-    if "links" in found:
-        found["links"] = [[k.trace_id, k.span_id, k.attributes] for k in found["links"]]
-    return found
+def rare_texts(spans: Sequence[Span], blanks: Mapping[int, list[str]]) -> list[str]:
+    """The column `extra`: each span's rarer fields as a JSON object, empty where there are none.
 
-
-def span_columns(spans: Sequence[Span]) -> Columns:
-    """Columns of the spans table, in the order of `SPAN_COLUMNS`; `spans` must not be empty."""
-    columns: Columns = list(zip(*map(_DIRECT, spans), strict=True))
-    rare: dict[int, dict[str, Any]] = {}
-    for position, values in enumerate(map(_RARE_OF, spans)):
-        if values != _RARE_DEFAULTS:
-            rare[position] = _rare(values)
-    for offset, name in enumerate(_OPTIONAL, len(_PLAIN)):
-        column = columns[offset]
-        if _BLANK in column:
-            for position, value in enumerate(column):
-                if value == _BLANK:
-                    rare.setdefault(position, {}).setdefault(_BLANK, []).append(name)
-        if None in column:
-            columns[offset] = [value or _BLANK for value in column]
-    failed = len(_PLAIN) + len(_OPTIONAL)
-    columns[failed] = [_FAILED[value] for value in columns[failed]]
-    extra = [_BLANK] * len(spans)
-    for position, found in rare.items():
-        extra[position] = _dumps(found)
-    columns.append(extra)
-    return columns
+    Args:
+        spans: The spans of the column.
+        blanks: Position to the optional columns that hold an empty text rather than nothing.
+    """
+    rare: dict[int, dict[str, Any]] = {position: {_BLANK: names} for position, names in blanks.items()}
+    for name, get, default in _RARE_GETTERS:
+        column = list(map(get, spans))
+        if column.count(default) == len(column):
+            continue
+        plain = _RARE_PLAIN.get(name)
+        for position, value in enumerate(column):
+            if value != default:
+                rare.setdefault(position, {})[name] = plain(value) if plain is not None else value
+    if not rare:
+        return [_BLANK] * len(spans)
+    return [_dumps(rare[position]) if position in rare else _BLANK for position in range(len(spans))]
 
 
 def spans_from(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Span]:
@@ -117,12 +114,12 @@ def spans_from(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[S
     if not names:  # chDB in this process names no columns of an empty answer
         return []
     by_name: dict[str, Sequence[Any]] = dict(zip(names, columns, strict=True))
-    for name in _OPTIONAL:
+    for name in OPTIONAL:
         by_name[name] = [value or None for value in by_name[name]]
     by_name["kind"] = [_KINDS[value] for value in by_name["kind"]]
     by_name["failed"] = [_FAILED_BACK.get(value) for value in by_name["failed"]]
     by_name["flags"] = [tuple(value) for value in by_name["flags"]]
-    keys: tuple[str, ...] = (*_PLAIN, *_OPTIONAL, "failed")
+    keys: tuple[str, ...] = (*_PLAIN, *OPTIONAL, "failed")
     inputs, outputs, extras = by_name["input_tokens"], by_name["output_tokens"], by_name["extra"]
     spans: list[Span] = []
     for position, row in enumerate(zip(*(by_name[key] for key in keys), strict=True)):

@@ -56,7 +56,7 @@ CREATE TABLE IF NOT EXISTS spans_local ON CLUSTER 'prod'
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/evalspan/spans', '{replica}', received_ns)
 PARTITION BY (project, toYYYYMMDD(fromUnixTimestamp64Nano(received_ns, 'UTC')))
 ORDER BY (project, trace_id, span_id)
-SETTINGS index_granularity = 2048, replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS spans ON CLUSTER 'prod' AS spans_local
 ENGINE = Distributed('prod', 'evalspan', 'spans_local', cityHash64(trace_id));

@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS spans
 ENGINE = ReplacingMergeTree(received_ns)
 PARTITION BY (project, toYYYYMMDD(fromUnixTimestamp64Nano(received_ns, 'UTC')))
 ORDER BY (project, trace_id, span_id)
-SETTINGS index_granularity = 2048, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, non_replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS logs
 (
