@@ -262,9 +262,11 @@ def test_stopping_with_the_store_down_leaves_the_spool_intact(tmp_path: Path) ->
 def test_who_listens_is_told_of_confirmed_spans_only(tmp_path: Path) -> None:
     line = Line(tmp_path, FaultyStore())
     told: list[str] = []
+    sizes: list[int] = []
 
-    def stored(spans: Sequence[Span], logs: Sequence[LogRecord]) -> None:
+    def stored(spans: Sequence[Span], logs: Sequence[LogRecord], size_bytes: int) -> None:
         del logs
+        sizes.append(size_bytes)
         told.extend(span.span_id for span in spans)
 
     line.drain.on_stored(stored)
@@ -276,6 +278,7 @@ def test_who_listens_is_told_of_confirmed_spans_only(tmp_path: Path) -> None:
     assert told == []
     line.store.down = False
     until(lambda: set(told) == sent_ids(request))
+    assert sizes == [len(request.body)]
     line.end()
 
 
