@@ -5,6 +5,7 @@ from evalspan_collector.converters import (
     choose,
     entity_arguments,
     finish_list,
+    integer,
     json_text,
     number,
     path,
@@ -292,6 +293,13 @@ _ERROR: Rows = {
         Source("pydantic_ai.tool.retry.cause", lambda v: True if v else None),
         Source("pydantic_ai.tool.failure_stage", lambda v: True if v else None),
         Source("genkit:state", choose({"error": True})),
+        Source(
+            "rpc.response.status_code",
+            lambda v: None if text(v) in {None, "OK", "ok", "0"} else True,
+            frozenset({K.TOOL, K.MCP}),
+        ),
+        Source("adk.fn.exc_type", lambda v: True if text(v) else None),
+        Source("logfire.level_num", lambda v: True if (integer(v) or 0) >= 17 else None),
     ),
 }
 

@@ -242,6 +242,13 @@ def _prompt(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Message, 
     return _system(value) + found if found else ()
 
 
+def _items(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Message, ...]:
+    """LiveKit's chat context: messages, calls and their outputs side by side."""
+    if not is_list(inner) or not all(is_object(i) and isinstance(i.get("type"), str) for i in inner):
+        return ()
+    return _update(value, inner, role, depth)
+
+
 def _repr_text(value: _Dict, inner: Any, role: Role, depth: int) -> tuple[Message, ...]:
     """llama-index: the event that a step got, as its repr."""
     del value
@@ -274,6 +281,7 @@ _CONTAINERS: tuple[tuple[str, _Reader], ...] = (
     ("combined_chunk_content", _prompt),
     ("new_messages", _messages),
     ("new_message", _update),
+    ("items", _items),
     ("ev", _repr_text),
     ("user_msg", _prompt),
 )

@@ -1,6 +1,7 @@
 """Repairs: small named corrections of what a dialect gets wrong, run in order over each span's draft."""
 
 from evalspan_collector.repairs._content import (
+    answer_of_livekit,
     evaluations,
     history_of_pydantic_ai,
     input_of_logfire,
@@ -11,6 +12,7 @@ from evalspan_collector.repairs._content import (
     unwrapped_result,
     vercel_answer,
     verdict_of_an_evaluator,
+    wrapping_of_langsmith,
 )
 from evalspan_collector.repairs._draft import Draft, Repair
 from evalspan_collector.repairs._kinds import (
@@ -96,6 +98,8 @@ REPAIRS: tuple[Repair, ...] = (
     ),
     Repair("schema_is_no_arguments", schema_is_no_arguments, kinds=_TOOLS, needs=frozenset({"tool.parameters"})),
     Repair("no_arguments_of_adk", no_arguments_of_adk, frozenset({"adk"})),
+    Repair("wrapping_of_langsmith", wrapping_of_langsmith, frozenset({"langsmith"}), _TOOLS),
+    Repair("answer_of_livekit", answer_of_livekit, needs=frozenset({"lk.response.function_calls"})),
     Repair("unwrapped_result", unwrapped_result, kinds=_TOOLS),
     Repair("no_usage_of_its_own", no_usage_of_its_own, kinds=frozenset({SpanKind.LLM}), needs=_USAGE),
     Repair(

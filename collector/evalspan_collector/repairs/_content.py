@@ -14,6 +14,7 @@ from evalspan_collector.span import SpanKind
 from evalspan_collector.usage_objects import usage_of
 
 __all__ = [
+    "answer_of_livekit",
     "evaluations",
     "history_of_pydantic_ai",
     "input_of_logfire",
@@ -24,6 +25,7 @@ __all__ = [
     "unwrapped_result",
     "vercel_answer",
     "verdict_of_an_evaluator",
+    "wrapping_of_langsmith",
 ]
 
 
@@ -50,6 +52,30 @@ def _handled_error(draft: Draft, value: Any) -> bool:
         draft.fields["failed"] = True
         return True
     return False
+
+
+def wrapping_of_langsmith(draft: Draft) -> bool:
+    """LangSmith puts a tool's arguments, often a Python repr, under `input` and its result under `output`."""
+    fired = False
+    for field, key in (("tool_arguments", "input"), ("tool_result", "output")):
+        held = unwrap(draft.fields.get(field))
+        if is_object(held) and held.keys() == {key}:
+            inner = unwrap(held[key], python=True)
+            draft.fields[field] = inner if isinstance(inner, str) else dump(inner)
+            fired = True
+    return fired
+
+
+def answer_of_livekit(draft: Draft) -> bool:
+    """LiveKit keeps the text and the tool calls of one answer in two attributes."""
+    listed = unwrap(draft.raw.attributes.get("lk.response.function_calls"))
+    calls = [c for c in listed if is_object(c)] if is_list(listed) else []
+    if draft.kind is not SpanKind.LLM or not calls:
+        return False
+    said = draft.raw.attributes.get("lk.response.text")
+    body = {"role": "assistant", "content": said if isinstance(said, str) else None, "tool_calls": calls}
+    draft.fields["output_messages"] = dumps(from_value([body], "assistant"))
+    return True
 
 
 def no_arguments_of_adk(draft: Draft) -> bool:

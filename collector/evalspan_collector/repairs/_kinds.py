@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from typing import Any
 
 from evalspan_collector.conventions import NAME_PATTERNS
 from evalspan_collector.repairs._draft import Draft
@@ -50,13 +51,37 @@ def kind_from_fields(draft: Draft) -> bool:
         draft.kind = SpanKind.TOOL
     elif "litellm.guardrail.name" in attributes or "guard.name" in attributes:
         draft.kind = SpanKind.GUARDRAIL
-    elif "documents" in fields or "gen_ai.retrieval.query.text" in attributes or "db.vector.query.top_k" in attributes:
+    elif (
+        _searches_vectors(attributes)
+        or "documents" in fields
+        or "gen_ai.retrieval.query.text" in attributes
+        or "db.vector.query.top_k" in attributes
+    ):
         draft.kind = SpanKind.RETRIEVER
     elif has_model and ("input_tokens" in fields or "output_tokens" in fields or "output_messages" in fields):
         draft.kind = SpanKind.LLM
     else:
         return False
     return True
+
+
+_VECTOR_STORES = frozenset(
+    {"chroma", "pinecone", "qdrant", "weaviate", "milvus", "lancedb", "marqo", "astra", "opensearch_vector", "pgvector"}
+)
+_SEARCHES = frozenset(
+    {"query", "search", "similarity_search", "get", "peek", "hybrid_search", "query_points", "select"}
+)
+
+
+def _searches_vectors(attributes: dict[str, Any]) -> bool:
+    """True for a search in a store of vectors; writing to one is none."""
+    if "gen_ai.retrieval.query.text" in attributes or "db.vector.query.top_k" in attributes:
+        return True
+    store = attributes.get("db.system", attributes.get("db.system.name"))
+    if not isinstance(store, str) or store.lower() not in _VECTOR_STORES:
+        return False
+    action = attributes.get("db.operation.name", attributes.get("db.operation"))
+    return isinstance(action, str) and action.lower() in _SEARCHES
 
 
 def pending_spans_of_logfire(draft: Draft) -> bool:
