@@ -279,17 +279,21 @@ class Stack:
             "doubled": len(doubled),
         }
 
-    def check_runs(self, ledger: Ledger) -> None:
+    def check_runs(self, ledger: Ledger, *, within_s: float = 100) -> None:
         """Once everything is closed, the runs' tokens are those of the ledger's spans."""
         traces = {span.trace_id for span in ledger.sent.values()}
-        wanted = sum(span.input_tokens for span in ledger.sent.values())
+        wanted = (len(traces), sum(span.input_tokens for span in ledger.sent.values()))
         read = "FROM runs FINAL WHERE state IN ('closed', 'amended')"
-        until(
-            lambda: (
-                self.number(f"SELECT uniqExact(trace_id) {read}") == len(traces)
-                and self.number(f"SELECT sum(input_tokens) {read}") == wanted
-            ),
-            within_s=100,
-            what=f"runs of {len(traces)} traces with {wanted} input tokens",
-        )
+        found = (0, 0)
+
+        def whole() -> bool:
+            nonlocal found
+            ((count, tokens),) = self.rows(f"SELECT uniqExact(trace_id), ifNull(sum(input_tokens), 0) {read}")
+            found = (int(count), int(tokens))
+            return found == wanted
+
+        try:
+            until(whole, within_s=within_s, what=f"runs of {wanted[0]} traces with {wanted[1]} input tokens")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {found[0]} traces, {found[1]} tokens") from error
         assert self.number(f"SELECT count() {read}") == len(traces)
