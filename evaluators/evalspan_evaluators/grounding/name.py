@@ -157,7 +157,7 @@ def check_names(text: str, binder: Binder, index: Index, taken: bytearray) -> li
 
 
 _ITSELF = re.compile(
-    r"(?P<a>[A-Z][\w']+(?: [A-Z][\w']+)*)\s(?:\w+\s)?(?:\w{2,}ed|beat|over"
+    r"(?<![\w'])(?P<a>[A-Z][\w']++(?: [A-Z][\w']++){0,5})\s(?:\w+\s)?(?:\w{2,}ed|beat|over"
     r"|against|vs\.?|versus|than)\s(?:the\s)?(?:host\s)?(?P<b>(?P=a))(?![\w'])"
 )
 

@@ -12,7 +12,7 @@ __all__ = ["Relevance"]
 
 _MAX_WORDS = 4
 _WORD = re.compile(r"[^\s\"“”«»*`|]+")
-_FIGURE = re.compile(r"[A-Za-z]*\d[\w.:-]*\w")
+_FIGURE = re.compile(r"(?<![A-Za-z])[A-Za-z]*+\d[\w.:-]*\w")
 _EDGE = ".,;:!?()[]{}'"
 _TELLING = 3
 #: A longer text is prose: it is searched, not compared.
