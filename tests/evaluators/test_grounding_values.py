@@ -178,6 +178,35 @@ def test_the_peak_of_a_series_is_its_maximum() -> None:
     assert [v.code for v in verdicts("It was 7.25 in March 2021.", rows) if v.flagged] == ["OTHER_DATE"]
 
 
+FORECAST = {
+    "city": "Graz",
+    "list": [
+        {
+            "main": {"temp": 1.25 * hour + 3.5 * day, "pressure": 1000 + hour + 20 * day},
+            "dt": f"2025-01-0{day} {hour:02d}:00",
+        }
+        for day in (3, 4, 5)
+        for hour in (1, 7, 13, 19)
+    ],
+}
+
+
+def test_a_value_told_for_a_day_must_be_of_a_row_of_that_day() -> None:
+    assert flags("On January 4th, it is 15.25 °C. The pressure is 1087 hPa.", FORECAST) == []
+    answer = "On January 4th, it is 11.75 °C. The pressure is 1067 hPa."
+    found = [v for v in verdicts(answer, FORECAST) if v.flagged]
+    assert [(v.claim.text, v.code) for v in found] == [("11.75", "OTHER_DATE"), ("1067", "OTHER_DATE")]
+    assert found[0].fact is not None
+    assert found[0].fact.path == "$.list[4].main.temp"
+    assert flags("On January 4th and January 5th, it is up to 11.75 °C.", FORECAST) == []
+
+
+def test_the_ends_of_a_range_are_the_least_and_the_greatest_value() -> None:
+    assert flags("The temperature ranges from 11.75 to 41.25 °C.", FORECAST) == []
+    wrong = [v for v in verdicts("The temperature ranges from 15.25 to 41.25 °C.", FORECAST) if v.flagged]
+    assert [(v.claim.text, v.code) for v in wrong] == [("15.25", "NOT_EXTREME")]
+
+
 def test_the_true_value_is_pointed_at_where_the_tool_told_it_not_where_an_earlier_answer_repeated_it() -> None:
     case = Case(
         input="What is the weather in Paris?",

@@ -87,7 +87,9 @@ def examine(answer: str, sources: Iterable[Source]) -> Findings:
     answer = answer[:_MAX_ANSWER]
     claims = extract(answer)
     first: Findings | None = None
-    if not _SPEAKS_OF_ALL.search(answer):
+    # A day without its year is compared with every row of a list.
+    vague = any(c.kind == "date" and c.moment is not None and not c.moment.days[0].year for c in claims)
+    if not vague and not _SPEAKS_OF_ALL.search(answer):
         index = Index(texts, Relevance(fold(answer), claims))
         first = _check_all(answer, claims, index)
         if first.truncated or not index.pruned or not any(v.flagged or _is_open(v) for v in first.verdicts):

@@ -25,7 +25,18 @@ _GAP = re.compile(
     r"|em|le|am)\s(?:the\s)?(?:early |late |mid-?|year |month of )?$",
     re.IGNORECASE,
 )
+_RANGE_BEFORE = re.compile(
+    r"\b(?:rang\w+|var(?:y|ies|ied|ying)|fluctuat\w+|between|zwischen|entre)\b[^.;!?\n]*?(?:\d\.\d[^.;!?\n]*?)?$",
+    re.IGNORECASE,
+)
+_RANGE_AFTER = re.compile(r"[^\d.;,\n]{0,25}?\b(?:to|and|bis|und|à|et|a|y|e)\s+[-$€£]?\d", re.IGNORECASE)
+_RANGE_END = re.compile(r"\d[^\d.;,\n]{0,25}?\b(?:to|and|bis|und|à|et|a|y|e)\s+[-$€£]?$", re.IGNORECASE)
 _MIN_LENGTH = 4
+#: More places of one value than these tell nothing.
+_MOST_FOUND = 200
+#: A date this far before a claim may still head what is said.
+_REACH = 500
+_HEAD = 28
 
 
 def _column(fact: Fact) -> list[Fact]:
@@ -47,6 +58,10 @@ def check_series(text: str, claim: Claim, found: Sequence[Fact], claims: Sequenc
     rows = [f for f in found[:40] if f.record.prose is None and f.record.parent is not None]
     if not rows or len(rows) < len(found[:40]):
         return None
+    if len(found) <= _MOST_FOUND:
+        other = _by_date_before(text, claim, found, claims) or _by_range(text, claim, found, claims)
+        if other is not None:
+            return other
     column = _column(rows[0])
     if len(column) < _MIN_LENGTH:
         return None
@@ -68,6 +83,100 @@ def _by_date(
     if not meant:
         return None
     return ClaimVerdict(claim=claim, outcome="contradicted", fact=meant[0], code="OTHER_DATE")
+
+
+def _by_date_before(text: str, claim: Claim, found: Sequence[Fact], claims: Sequence[Claim]) -> ClaimVerdict | None:
+    """`On January 4th, it is 4.5 °C`, also in the sentences that follow: the value must be of a row of that day."""
+    if claim.quantity is None or claim.quantity.approximate:
+        return None
+    date = _day_of(text, claim, claims)
+    if date is None or date.moment is None or not all(d.day for d in date.moment.days):
+        return None
+    listed = [(f, row) for f in found if (row := _row(f.record)) is not None]
+    if len(listed) < len(found):
+        return None
+    if any(day.agrees(known) for _, row in listed for known in _days(row) for day in date.moment.days):
+        return None
+    keys = {(f.key, f.record.key if f.record is not row else "") for f, row in listed}
+    parent = listed[0][1].parent
+    meant = [
+        f
+        for row in (parent.children[:5000] if parent is not None else ())
+        if any(day.agrees(known) for known in _days(row) for day in date.moment.days)
+        for record in (row, *row.children)
+        for f in record.facts
+        if (f.key, record.key if record is not row else "") in keys and number_of(f) is not None
+    ]
+    if not meant:
+        return None
+    value = claim.quantity.value
+    truth = min(meant, key=lambda f: abs((number_of(f) or 0.0) - value))
+    return ClaimVerdict(claim=claim, outcome="contradicted", fact=truth, code="OTHER_DATE")
+
+
+def _by_range(text: str, claim: Claim, found: Sequence[Fact], claims: Sequence[Claim]) -> ClaimVerdict | None:
+    """`ranging from 3.7 to 9.1`: each end must be the least or the greatest value of some field, on the day told."""
+    q = claim.quantity
+    before = text[max(0, claim.start - 70) : claim.start]
+    if q is None or q.approximate or _RANGE_BEFORE.search(before) is None or _LOCAL.search(before):
+        return None
+    if _RANGE_AFTER.match(text, claim.end) is None and _RANGE_END.search(before) is None:
+        return None
+    listed = [(f, row) for f in found if (row := _row(f.record)) is not None]
+    if len(listed) < len(found) or len({id(row.parent) for _, row in listed}) != 1:
+        return None
+    parent = listed[0][1].parent
+    date = _day_of(text, claim, claims)
+    days = date.moment.days if date is not None and date.moment is not None else ()
+    columns: dict[tuple[str, str | int], list[Fact]] = {(f.key, _inner(f.record, row)): [] for f, row in listed}
+    for row in parent.children[:5000] if parent is not None else ():
+        if days and not any(day.agrees(known) for known in _days(row) for day in days):
+            continue
+        for record in (row, *row.children):
+            for fact in record.facts:
+                column = columns.get((fact.key, _inner(record, row)))
+                if column is not None and number_of(fact) is not None:
+                    column.append(fact)
+    ends = [end for column in columns.values() if column for end in _ends(column)]
+    if not ends or any(abs(abs(number_of(f) or 0.0) - abs(q.value)) <= q.step * 1.01 for f in ends):
+        return None
+    truth = min(ends, key=lambda f: abs((number_of(f) or 0.0) - q.value))
+    return ClaimVerdict(claim=claim, outcome="contradicted", fact=truth, code="NOT_EXTREME")
+
+
+def _inner(record: Record, row: Record) -> str | int:
+    return "" if record is row else record.key
+
+
+def _ends(column: Sequence[Fact]) -> tuple[Fact, Fact]:
+    return min(column, key=lambda f: number_of(f) or 0.0), max(column, key=lambda f: number_of(f) or 0.0)
+
+
+def _day_of(text: str, claim: Claim, claims: Sequence[Claim]) -> Claim | None:
+    """The only date of the claim's sentence before the claim, else the one that heads the text there."""
+    dates = [c for c in claims if c.kind in ("date", "weekday") and claim.start - _REACH < c.start]
+    last = next((c for c in reversed(dates) if c.end <= claim.start), None)
+    if last is None or last.kind != "date" or "\n\n" in text[last.end : claim.start]:
+        return None
+    start = max(text.rfind(mark, 0, last.start) for mark in (". ", "\n", "! ", "? "))
+    ends = [at for mark in (". ", "\n") if (at := text.find(mark, last.end)) >= 0]
+    end = min(ends, default=len(text))
+    if sum(start < c.start < end and c.kind == "date" for c in dates) != 1:
+        return None
+    headed = last.start - start <= _HEAD
+    if claim.start < end or headed:
+        after = next((c for c in dates if c.start >= claim.end), None)
+        stop = min((at for mark in (". ", "\n") if (at := text.find(mark, claim.end)) >= 0), default=len(text))
+        return None if after is not None and after.start < stop else last
+    return None
+
+
+def _row(record: Record) -> Record | None:
+    """The row of a dated list that a record is, or is part of."""
+    for outer in record.chain():
+        if outer.parent is not None and len(outer.parent.children) >= _MIN_LENGTH and _days(outer):
+            return outer
+    return None
 
 
 def _by_extreme(text: str, claim: Claim, rows: Sequence[Fact], column: Sequence[Fact]) -> ClaimVerdict | None:
