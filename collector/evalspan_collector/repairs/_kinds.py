@@ -51,12 +51,7 @@ def kind_from_fields(draft: Draft) -> bool:
         draft.kind = SpanKind.TOOL
     elif "litellm.guardrail.name" in attributes or "guard.name" in attributes:
         draft.kind = SpanKind.GUARDRAIL
-    elif (
-        _searches_vectors(attributes)
-        or "documents" in fields
-        or "gen_ai.retrieval.query.text" in attributes
-        or "db.vector.query.top_k" in attributes
-    ):
+    elif "documents" in fields or _searches_vectors(attributes):
         draft.kind = SpanKind.RETRIEVER
     elif has_model and ("input_tokens" in fields or "output_tokens" in fields or "output_messages" in fields):
         draft.kind = SpanKind.LLM
