@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from evalspan_collector.assemble import assemble
 from evalspan_collector.messages import loads
 from evalspan_collector.normalise import normalise, origin
 from evalspan_collector.raw import RawSpan
@@ -144,3 +145,40 @@ def test_claude_code_counts_its_calls_with_the_cache_apart() -> None:
         name="claude_code.llm_request", scope="com.anthropic.claude_code.tracing",
     )  # fmt: skip
     assert span.usage == Usage(input_tokens=17, output_tokens=2, cache_read_tokens=10, cache_write_tokens=3)
+
+
+def test_litellm_under_a_parent_writes_its_call_onto_that_span() -> None:
+    span = read(
+        {
+            "http.method": "POST", "gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o-mini",
+            "gen_ai.usage.input_tokens": 298, "gen_ai.usage.output_tokens": 9, "gen_ai.provider.name": "openai",
+            "gen_ai.input.messages": json.dumps([{"role": "user", "parts": [{"type": "text", "content": "q"}]}]),
+            "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "a"}]}]),
+        },
+        name="POST /ask", scope="my.app",
+    )  # fmt: skip
+    assert (span.kind, span.usage.input_tokens, span.model_request) == (SpanKind.LLM, 298, "gpt-4o-mini")
+    (run,) = assemble([span])
+    assert (run.input, run.output, run.usage.input_tokens) == ("q", "a", 298)
+    assert [s.kind for s in run.steps] == ["model_call"]
+
+
+def test_the_first_version_of_logfire_keeps_request_and_answer_whole() -> None:
+    span = read(
+        {
+            "gen_ai.request.model": "gpt-4o-mini",
+            "gen_ai.operation.name": "chat",
+            "request_data": json.dumps({"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "q"}]}),
+            "response_data": json.dumps(
+                {
+                    "message": {"role": "assistant", "content": "a"},
+                    "usage": {"prompt_tokens": 7, "completion_tokens": 2},
+                }
+            ),
+            "logfire.msg": "Chat Completion with 'gpt-4o-mini'",
+        },
+        name="Chat Completion with {request_data[model]!r}",
+        scope="logfire.openai",
+    )
+    assert (texts(span.input_messages), texts(span.output_messages)) == ([("user", "q")], [("assistant", "a")])
+    assert span.usage == Usage(input_tokens=7, output_tokens=2)
