@@ -269,9 +269,16 @@ def measure_floor(blocks: Sequence[bytes]) -> Figures:
             stack.close()
 
 
-def measure_peer(peer: Peer, requests: Sequence[SentRequest], clients: int) -> Figures:
-    """A peer with its defaults and its own store."""
-    with tempfile.TemporaryDirectory(prefix="evalspan-bench-") as folder, peer.running(Path(folder)) as served:
+def measure_peer(peer: Peer, requests: Sequence[SentRequest], clients: int, *, start_s: float) -> Figures:
+    """A peer with its defaults and its own store.
+
+    Raises:
+        RuntimeError: It does not start.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="evalspan-bench-", ignore_cleanup_errors=True) as folder,
+        peer.running(Path(folder), start_s=start_s) as served,
+    ):
 
         def client() -> Client:
             if served.url:
@@ -335,7 +342,9 @@ def table(results: Mapping[str, Mapping[str, Any] | None]) -> str:
     lines = [f"{'':8}" + "".join(f"{heading:>13}" for heading, _, _ in _COLUMNS)]
     for name, figures in results.items():
         if figures is None:
-            lines.append(f"{name:8}  not installed: make bench-peers")
+            installed = any(peer.name == name for peer in installed_peers())
+            why = "did not start, see above" if installed else "not installed: make bench-peers"
+            lines.append(f"{name:8}  {why}")
             continue
         cells = ("-" if figures[key] is None else format(figures[key], form) for _, key, form in _COLUMNS)
         lines.append(f"{name:8}" + "".join(f"{cell:>13}" for cell in cells))
@@ -381,7 +390,11 @@ def main() -> None:
         measured["floor"].append(measure_floor(blocks))
         for peer in installed_peers():
             share = requests[: (11 if arguments.quick else 31)]
-            measured[peer.name].append(measure_peer(peer, share, arguments.clients))
+            try:
+                start_s = 30.0 if arguments.quick else 180.0
+                measured[peer.name].append(measure_peer(peer, share, arguments.clients, start_s=start_s))
+            except RuntimeError as error:  # a peer that does not start costs nobody else's figures
+                print(f"{peer.name}: {error}", file=sys.stderr)
     results = {name: median_of(figures) for name, figures in measured.items()}
     print(table(results))
     if arguments.json:

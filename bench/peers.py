@@ -96,8 +96,12 @@ class Peer(Library):
     start: Callable[["Peer", Path, int, int], tuple[list[str], Mapping[str, str], Served]]
 
     @contextlib.contextmanager
-    def running(self, folder: Path) -> Generator[Served, None, None]:
-        """Start it with its data in `folder`, stop it afterwards."""
+    def running(self, folder: Path, *, start_s: float = _START_S) -> Generator[Served, None, None]:
+        """Start it with its data in `folder`, stop it afterwards.
+
+        Raises:
+            RuntimeError: It ended, or did not answer within `start_s` seconds.
+        """
         port, other = free_port(), free_port()
         command, env, served = self.start(self, folder, port, other)
         with (folder / "log").open("wb") as log:
@@ -105,7 +109,7 @@ class Peer(Library):
                 command, stdout=log, stderr=log, cwd=folder, env={**os.environ, "HOME": str(folder), **env}
             )
         try:
-            _wait_port(port, child, folder / "log")
+            _wait_port(port, child, folder / "log", start_s)
             yield Served(child.pid, served.address, served.database, served.url, served.headers)
         finally:
             child.terminate()
@@ -115,8 +119,8 @@ class Peer(Library):
                 child.kill()
 
 
-def _wait_port(port: int, child: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + _START_S
+def _wait_port(port: int, child: "subprocess.Popen[bytes]", log: Path, start_s: float) -> None:
+    deadline = time.monotonic() + start_s
     while time.monotonic() < deadline:
         if child.poll() is not None:
             raise RuntimeError(f"the peer ended with {child.returncode}: {log.read_text(errors='replace')[-600:]}")
@@ -124,7 +128,7 @@ def _wait_port(port: int, child: "subprocess.Popen[bytes]", log: Path) -> None:
             socket.create_connection(("127.0.0.1", port), 1).close()
             return
         time.sleep(0.2)
-    raise RuntimeError(f"the peer did not answer within {_START_S} s: {log.read_text(errors='replace')[-600:]}")
+    raise RuntimeError(f"the peer did not answer within {start_s:.0f} s: {log.read_text(errors='replace')[-600:]}")
 
 
 def _phoenix(peer: Peer, folder: Path, port: int, other: int) -> tuple[list[str], Mapping[str, str], Served]:
