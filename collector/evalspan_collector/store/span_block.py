@@ -1,8 +1,7 @@
 """Span block: spans as one block of ClickHouse's Native format, encoded while they are at hand.
 
-Encoding a request's spans right after they were made costs a third of doing it for a whole block later, when they have
-left the processor's caches. A column that holds nothing so far costs a count; one that never held anything is left out
-of the insert, and the table fills it in.
+A request's spans are encoded right after they were made, while the processor's caches still hold them. A column that
+holds nothing so far costs a count; one that never held anything is left out of the insert, and the table fills it in.
 """
 
 from array import array
