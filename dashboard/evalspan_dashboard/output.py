@@ -19,10 +19,18 @@ def _width() -> int | None:
     return None if sys.stdout.isatty() else 140
 
 
+class _SafeConsole(Console):
+    """A console that prints no character a terminal obeys, whoever wrote the text."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; texts are cleaned, newlines stay."""
+        super().print(*(clean(o, lines=True) if isinstance(o, str) else o for o in objects), **options)
+
+
 #: For people; stdout. Markup is off: what agents said is never read as markup.
-console = Console(markup=False, highlight=False, soft_wrap=True, width=_width())
+console = _SafeConsole(markup=False, highlight=False, soft_wrap=True, width=_width())
 #: For errors and progress; stderr.
-errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+errors = _SafeConsole(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 # Control characters but tab and newline, DEL, C1, and the marks that reorder text.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -58,12 +66,19 @@ def print_json(value: Any) -> None:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = ()
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    numeric: Sequence[str] = (),
+    whole: Sequence[str] = (),
 ) -> None:
-    """A table for people; every cell is cleaned."""
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    """A table for people; every cell is cleaned, those of the columns in `whole` are never cut or folded."""
+    table = Table(title=clean(title), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="right" if column in numeric else "left", overflow="fold")
+        table.add_column(
+            column, justify="right" if column in numeric else "left", overflow="fold", no_wrap=column in whole
+        )
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell, limit=400)) for cell in row))
     console.print(table)

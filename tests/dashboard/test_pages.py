@@ -139,6 +139,27 @@ def test_hostile_text_never_reaches_markdown_unescaped(store: Store, page: str) 
     assert not [text for text in (*markdown, *labels) if re.search(r"(?<!\\)(!\[|<script|:red|\[a\])", text)]
 
 
+_ODD = ["../../etc/passwd", "x" * 10_000, "' OR 1=1 --", "\x00\u202e<script>"]
+
+
+@pytest.mark.parametrize("page", ["runs", "run"])
+@pytest.mark.parametrize("value", _ODD, ids=range(len(_ODD)))
+def test_an_address_made_up_by_hand_shows_nothing_of_others_and_breaks_nothing(
+    store: Store, page: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _put(store, "secret_agent", "secret words")
+    monkeypatch.setenv("EVALSPAN_PROJECT_ONLY", "mine")
+    names = ("run", "project", "agent", "window", "metric", "status", "session")
+    _nothing_of_others(_draw(page, **dict.fromkeys(names, value)))
+    if page == "run":
+        _nothing_of_others(_draw(page, run=run.run_id, project="default"))
+
+
+def _nothing_of_others(app: AppTest) -> None:
+    shown = [str(item.value) for item in (*app.text, *app.markdown, *app.code, *app.error, *app.info)]
+    assert "secret" not in " ".join(shown)
+
+
 def test_the_alerts_page_shows_states_and_changes(store: Store) -> None:
     now = time.time_ns()
     store.write_alert_state(

@@ -199,3 +199,24 @@ def test_hostile_trace_text_loads_nothing_and_runs_nothing(
     assert asked == []
     assert outside == []
     expect(page.get_by_text("image.png").first).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/../../../../etc/passwd", "/static/../../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/media/../../evalspan.yaml",
+     "/component/x/../../../../etc/passwd", "/app/static/%2e%2e/%2e%2e/secrets.toml", "/" + "x" * 8000],
+    ids=range(7),
+)  # fmt: skip
+def test_no_path_leads_out_of_the_dashboard(demo_evalspan: Any, path: str) -> None:
+    import http.client
+
+    connection = http.client.HTTPConnection("127.0.0.1", demo_evalspan.ports["dashboard"], timeout=10)
+    try:
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        body = reply.read()
+    finally:
+        connection.close()
+    assert b"root:" not in body
+    assert b"rules:" not in body
+    assert reply.status < 500

@@ -14,6 +14,7 @@ from evalspan_dashboard.commands.options import (
     Project,
     StoreUrl,
     connect_clickhouse,
+    limited,
     own_project,
     read_settings,
 )
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
     from evalspan_collector.store.keys import StoredKey
 
 __all__ = ["keys_create", "keys_list", "keys_revoke", "register"]
+
+
+KeyProject = Annotated[
+    str | None,
+    typer.Option(
+        "--project",
+        help="The project that what is sent with the key belongs to; required.",
+        show_default="EVALSPAN_PROJECT_ONLY",
+        callback=limited,
+    ),
+]
 
 
 def _key_json(key: "StoredKey") -> dict[str, Any]:
@@ -37,7 +49,7 @@ def _key_json(key: "StoredKey") -> dict[str, Any]:
 
 
 def keys_create(
-    project: Project = None,
+    project: KeyProject = None,
     name: Annotated[str, typer.Option("--name", help="Who uses it, for the list.")] = "",
     as_json: Json = False,
     data: Data = None,

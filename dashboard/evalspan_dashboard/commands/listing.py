@@ -31,6 +31,8 @@ __all__ = [
 
 #: Fewer characters of a run id name too many runs.
 _SHORTEST_ID = 4
+#: Columns of `runs list` that a narrow terminal has no room for, and the width from which it has.
+_LEFT_OUT, _WIDE = ("state", "cost", "tools", "output"), 120
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Since = Annotated[
@@ -179,25 +181,28 @@ def _print_runs(store: Store, rows: list[RunSummary], project: str | None) -> No
     query = ScoreQuery(project=project, run_ids=tuple(r.run_id for r in rows), limit=100_000)
     for score in store.scores(query):
         scores.setdefault((score.project, score.run_id), []).append(score)
+    cells: dict[str, Callable[[RunSummary], object]] = {
+        "run": lambda r: r.run_id,
+        "started": lambda r: iso_time(r.started_ns)[:19].replace("T", " "),
+        "agent": lambda r: r.agent,
+        "status": lambda r: r.status,
+        "state": lambda r: r.state,
+        "time": lambda r: seconds(r.duration_s),
+        "cost": lambda r: usd(r.cost_usd, r.cost_unknown_calls),
+        "tools": lambda r: ", ".join(r.tool_names),
+        "scores": lambda r: ", ".join(
+            f"{s.metric} {number(s.value)} {_verdict(s)}" for s in scores.get((r.project, r.run_id), [])
+        ),
+        "output": lambda r: clean(r.output, limit=60),
+    }
+    left_out = _LEFT_OUT if console.width < _WIDE else ()
+    columns = [name for name in cells if name not in left_out]
     print_table(
         _count(len(rows), "run"),
-        ("run", "started", "agent", "status", "state", "time", "cost", "tools", "scores", "output"),
-        (
-            (
-                r.run_id,
-                iso_time(r.started_ns)[:19].replace("T", " "),
-                r.agent,
-                r.status,
-                r.state,
-                seconds(r.duration_s),
-                usd(r.cost_usd, r.cost_unknown_calls),
-                ", ".join(r.tool_names),
-                ", ".join(f"{s.metric} {number(s.value)} {_verdict(s)}" for s in scores.get((r.project, r.run_id), [])),
-                clean(r.output, limit=60),
-            )
-            for r in rows
-        ),
+        columns,
+        ([cells[name](row) for name in columns] for row in rows),
         numeric=("time", "cost"),
+        whole=("run",),
     )
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from evalspan_collector.store.clickhouse import ClickHouseStore
 
 __all__ = [
-    "Config", "Data", "Json", "Project", "StoreUrl", "connect", "connect_clickhouse", "own_project", "read_settings",
-    "store_token", "store_url_of",
+    "Config", "Data", "Json", "Project", "StoreUrl", "connect", "connect_clickhouse", "limited", "own_project",
+    "read_settings", "store_token", "store_url_of",
 ]  # fmt: skip
 
 
@@ -24,7 +24,7 @@ def own_project() -> str | None:
     return os.environ.get("EVALSPAN_PROJECT_ONLY") or None
 
 
-def _limited(project: str | None) -> str | None:
+def limited(project: str | None) -> str | None:
     """The project of a command: the flag's, or the only one there is here.
 
     Raises:
@@ -56,7 +56,7 @@ StoreUrl = Annotated[
 Project = Annotated[
     str | None,
     typer.Option(
-        "--project", help="Only this project.", show_default="all, or EVALSPAN_PROJECT_ONLY", callback=_limited
+        "--project", help="Only this project.", show_default="all, or EVALSPAN_PROJECT_ONLY", callback=limited
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")]
