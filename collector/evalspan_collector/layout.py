@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError as ProtobufError
 
 from evalspan_collector.attributes import read_pair, read_pairs
+from evalspan_collector.lenient_json import is_list
 from evalspan_collector.wire import varint
 
 __all__ = ["Layout", "Layouts", "layouts"]
@@ -168,7 +169,7 @@ _SCALARS = frozenset({str, int, float, bool})
 
 def _is_flat(value: Any) -> bool:
     """True for what may be held and handed out again: a scalar or a list of scalars."""
-    return type(value) in _SCALARS or (isinstance(value, list) and all(type(v) in _SCALARS for v in value))
+    return type(value) in _SCALARS or (is_list(value) and all(type(v) in _SCALARS for v in value))
 
 
 class _Heads(dict[int, bytes]):
