@@ -9,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help demo test check format format-check lint types rooms bench bench-peers soak clean
+.PHONY: help demo test check format format-check lint types mypy pyright rooms bench bench-peers soak clean
 
 help: ## Show this help
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -52,8 +52,12 @@ format-check: $(VENV)/.dev
 lint: $(VENV)/.dev ## Lint
 	@$(BIN)/ruff check .
 
-types: $(VENV)/.dev ## mypy strict and pyright strict, on source and tests
+types: mypy pyright ## mypy strict and pyright strict, on source and tests
+
+mypy: $(VENV)/.dev
 	@$(BIN)/mypy
+
+pyright: $(VENV)/.dev
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 rooms: $(VENV)/.dev ## Check that imports go left only

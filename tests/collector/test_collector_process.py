@@ -93,6 +93,7 @@ def test_kill_9_of_the_store_loses_and_doubles_nothing(stack: Stack) -> None:
     kill_under_load(stack, [stack.store], kills=3, seed=SEED + 1)
 
 
+@pytest.mark.timeout(300)
 def test_kill_9_of_store_collector_and_worker_loses_and_doubles_nothing(stack: Stack) -> None:
     stack.start()
     stack.worker.start()
