@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,6 @@ import structlog
 
 from evalspan.errors import StoreError, StoreUnreachableError
 from evalspan_collector.records import OutcomeName, OutcomeRecord, RunSummary, ScoreRecord
-from evalspan_collector.run import Run
 from evalspan_collector.store.contract import RunQuery, ScoreQuery, Store
 from evalspan_evaluators.config import Config
 from evalspan_evaluators.evaluation import Circuit, Evaluation, Evaluator
@@ -22,6 +20,7 @@ from evalspan_evaluators.judge import Judge
 from evalspan_evaluators.metric import needs_judge
 from evalspan_evaluators.outbox import Outbox, token_of
 from evalspan_evaluators.rule import DEFAULT_BACKFILL_S, Rule, is_sampled
+from evalspan_evaluators.run_reader import RunReader
 from evalspan_evaluators.scoring import RECEIVED_RULE, received_records
 from evalspan_evaluators.spending import DailyCaps
 
@@ -34,9 +33,6 @@ _RECEIVED_VERSION = "1"
 _BEING_SCORED = "being scored"
 #: Reason of a run that was taken and given back because the worker was told to stop: no try of it counts.
 _GIVEN_BACK = "given back when the worker stopped"
-#: Earlier runs of a session that become the turns of a case.
-_TURNS = 10
-_RUNS_KEPT = 256
 
 T = TypeVar("T")
 
@@ -121,7 +117,7 @@ class Worker:
         self._limits = limits or WorkerLimits()
         self._last_ns = 0
         self._io = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._runs: OrderedDict[tuple[str, str, int], Run] = OrderedDict()
+        self._reader = RunReader(store, self._call)
         self._deferred: dict[tuple[str, str, int], int] = {}
         self._replayed_ns = 0
         self._outbox = Outbox(self._call)
@@ -283,6 +279,7 @@ class Worker:
             return 0
         marks = [self._outcome(j.rule, j.summary, "waiting", _BEING_SCORED, attempt=j.attempt) for j in jobs]
         await self._call(lambda: self._store.write_outcomes(marks, token=token_of(marks)))
+        await self._reader.read_ahead([job.summary for job in jobs])
         gate = asyncio.Semaphore(self._limits.concurrency)
         at_once = _asks_judge(rule)
         if at_once:  # fills the caps from the ledger on the store's thread
@@ -337,13 +334,13 @@ class Worker:
 
     async def _evaluation(self, job: _Job) -> Evaluation:
         rule = job.rule
-        run = await self._load(job.summary)
+        run = await self._reader.read(job.summary)
         if run is None:
             return Evaluation(outcome=("waiting", "the run cannot be read"))
         reason = rule.filters.mismatch(run)
         if reason is not None:
             return Evaluation(outcome=("filtered", reason))
-        turns = await self._turns(job.summary)
+        turns = await self._reader.turns(job.summary, self._list_runs)
         query = ScoreQuery(project=rule.project, run_ids=(run.run_id,), rule=rule.name)
         known = await self._call(lambda: self._store.scores(query)) if self._may_be_known(job) else []
         return await self._evaluator.evaluate(rule, run, turns, known)
@@ -353,31 +350,8 @@ class Worker:
         """Scores can be there already: of an earlier revision, or of a try that was cut off."""
         return job.summary.revision > 1 or job.attempt > 1 or _asks_judge(job.rule)
 
-    async def _load(self, summary: RunSummary) -> Run | None:
-        key = (summary.project, summary.run_id, summary.revision)
-        if key in self._runs:
-            self._runs.move_to_end(key)
-            return self._runs[key]
-        run = await self._call(lambda: self._store.run(summary.project, summary.run_id))
-        if run is None:
-            return None
-        # The revision asked for is the one the outcome is about, even if newer spans are in the content already.
-        run = replace(run, revision=summary.revision)
-        self._runs[key] = run
-        while len(self._runs) > _RUNS_KEPT:
-            self._runs.popitem(last=False)
-        return run
-
-    async def _turns(self, summary: RunSummary) -> list[Run]:
-        """The runs of the session before this one, oldest first."""
-        if summary.session_id is None:
-            return []
-        query = RunQuery(
-            project=summary.project, session_id=summary.session_id, until_ns=summary.started_ns, limit=_TURNS
-        )
-        before = await self._call(lambda: self._store.runs(query))
-        loaded = [await self._load(turn) for turn in reversed(before) if turn.run_id != summary.run_id]
-        return [run for run in loaded if run is not None]
+    async def _list_runs(self, query: RunQuery) -> list[RunSummary]:
+        return await self._call(lambda: self._store.runs(query))
 
     # received evaluations and runs that were over budget
 
@@ -390,6 +364,7 @@ class Worker:
                 project, RECEIVED_RULE, _RECEIVED_VERSION, since_ns=since, limit=self._limits.batch
             )
         )
+        await self._reader.read_ahead(runs)
         outcomes: list[OutcomeRecord] = []
         rows: list[ScoreRecord] = []
         for summary in runs:
@@ -406,7 +381,7 @@ class Worker:
 
     async def _received(self, summary: RunSummary) -> tuple[list[ScoreRecord], tuple[OutcomeName, str]]:
         """The evaluations of one run, and the outcome of looking for them."""
-        run = await self._load(summary)
+        run = await self._reader.read(summary)
         if run is None:
             return [], ("error", "the run cannot be read")
         rows = received_records(run, created_ns=self._now())

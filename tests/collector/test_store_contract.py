@@ -591,6 +591,28 @@ def test_every_run_of_a_trace_follows_its_late_spans(store: Store) -> None:
     assert tools() == [[], ["fetch"], []]
 
 
+def test_many_runs_read_together_are_what_each_is_alone(store: Store) -> None:
+    from evalspan_collector.assemble import assemble
+
+    roots = [
+        span(
+            i, trace=f"{i // 2:032x}", project=project, kind=SpanKind.AGENT, agent_name="a", run_output=f"{project} {i}"
+        )
+        for i, project in enumerate(("default", "default", "default", "other", "other"))
+    ]
+    store.insert_spans(roots, token="t")
+    store.write_runs(assemble(roots), token="r")
+    store.write_runs([run("gone", trace_id="f" * 32, trace_ids=("f" * 32,), output="kept")], token="g")
+    rows = [*store.runs(RunQuery(project="other")), *store.runs(RunQuery(project="default"))]
+    assert len(rows) == 6
+
+    together = store.runs_content(rows)
+
+    assert together == [store.run(row.project, row.run_id) for row in rows]
+    assert {r.output for r in together} == {*(r.run_output for r in roots), "kept"}
+    assert store.runs_content([]) == []
+
+
 def test_a_run_whose_spans_are_gone_still_shows_its_row(store: Store) -> None:
     store.write_runs([run(output="kept")], token="r")
     found = store.run("default", "r1")

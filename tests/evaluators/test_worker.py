@@ -12,7 +12,7 @@ import pytest
 
 from evalspan.errors import ConfigError, JudgeRefusedError, StoreError, StoreUnreachableError
 from evalspan_collector.prices import Prices
-from evalspan_collector.records import OutcomeRecord, ScoreRecord
+from evalspan_collector.records import OutcomeRecord, RunSummary, ScoreRecord
 from evalspan_collector.run import ReceivedEvaluation, Run
 from evalspan_collector.store.contract import ScoreQuery, Store
 from evalspan_collector.store.memory import MemoryStore
@@ -199,6 +199,10 @@ class Given(MemoryStore):
         self._bench.loads.append(run_id)
         return self._bench.content.get(run_id)
 
+    def runs_content(self, summaries: Sequence[RunSummary]) -> list[Run]:
+        found = [self.run(summary.project, summary.run_id) for summary in summaries]
+        return [run for run in found if run is not None]
+
 
 def rule(*metrics: Metric | JudgeMetric, **fields: Any) -> Rule:
     return Rule(name=fields.pop("name", "r"), metrics=metrics, **fields)
@@ -216,6 +220,26 @@ async def test_every_run_gets_its_scores_and_one_outcome_once() -> None:
     ]
     assert bench.outcomes() == {"a": ("scored", ""), "b": ("scored", "")}
     assert (await bench.tick()).idle
+
+
+async def test_runs_are_read_many_at_a_time_and_one_by_one_where_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(rule(Polite()))
+    for number in range(45):
+        bench.add(f"r{number:02}")
+    together: list[int] = []
+    whole = bench.store.runs_content
+
+    def runs_content(summaries: Sequence[RunSummary]) -> list[Run]:
+        together.append(len(summaries))
+        if len(together) == 1:
+            raise RuntimeError("one of them cannot be assembled")
+        return whole(summaries)
+
+    monkeypatch.setattr(bench.store, "runs_content", runs_content)
+    await bench.tick()
+    assert together == [20, 20, 5]
+    assert sorted(bench.loads) == sorted(bench.content)  # each once, those of the broken read by themselves
+    assert [outcome for outcome, _ in bench.outcomes().values()] == ["scored"] * 45
 
 
 async def test_an_open_run_is_left_alone_until_it_closes() -> None:
@@ -627,6 +651,7 @@ class Given:
     def __init__(self, inner, runs): self._inner, self._runs = inner, runs
     def __getattr__(self, name): return getattr(self._inner, name)
     def run(self, project, run_id): return self._runs[run_id]
+    def runs_content(self, rows): return [self._runs[row.run_id] for row in rows]
 
 store = open_store("chdb://" + sys.argv[1])
 START = 1_790_000_000 * 10**9

@@ -84,6 +84,9 @@ class Runs(MemoryStore):
     def run(self, project: str | None, run_id: str) -> Run | None:
         return self.content.get(run_id)
 
+    def runs_content(self, summaries: Sequence[RunSummary]) -> list[Run]:
+        return [self.content[summary.run_id] for summary in summaries if summary.run_id in self.content]
+
     def close(self) -> None:
         """Stay readable."""
 
@@ -236,6 +239,8 @@ run = Run(run_id="a", trace_id="ta", input="q", output="o", started_ns=1_790_000
 class Store(MemoryStore):
     def run(self, project, run_id):
         return run
+    def runs_content(self, summaries):
+        return [run for _ in summaries]
     def close(self):
         print([(o.rule, o.outcome, o.attempt) for o in self.outcomes("default") if o.rule != "received"], flush=True)
 

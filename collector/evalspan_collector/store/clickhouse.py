@@ -30,7 +30,7 @@ from evalspan_collector.store.contract import (
     ScoreQuery,
     SeriesQuery,
 )
-from evalspan_collector.store.current import Assemble, LastAssembly, Stamp, Ticker, current_run
+from evalspan_collector.store.current import Assemble, LastAssembly, Stamp, Ticker, current_run, current_runs
 from evalspan_collector.store.span_block import SpanBlock
 
 __all__ = ["ClickHouseStore"]
@@ -140,6 +140,10 @@ class ClickHouseStore:
             spans, logs = self.spans(summary.project, traces), self.logs(summary.project, traces)
             assembled = self._assembly.make(summary.project, traces, spans, logs)
         return current_run(summary, assembled)
+
+    def runs_content(self, summaries: Sequence[RunSummary]) -> list[Run]:
+        """The runs of these rows with their content, in their order, read together: keep them few."""
+        return current_runs(summaries, self._assembly, self.spans, self.logs)
 
     def run_summary(self, project: str | None, run_id: str) -> RunSummary | None:
         """Its row without content; None when there is none."""

@@ -229,6 +229,10 @@ class Store(Protocol):
         """The run with its content, assembled from its spans; None when there is none."""
         ...
 
+    def runs_content(self, summaries: Sequence[RunSummary]) -> list[Run]:
+        """The runs of these rows with their content, in their order, read together: keep them few."""
+        ...
+
     def run_summary(self, project: str | None, run_id: str) -> RunSummary | None:
         """Its row without content; None when there is none."""
         ...

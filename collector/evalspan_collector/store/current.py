@@ -4,14 +4,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 from evalspan_collector.records import RunSummary
 from evalspan_collector.run import Run, RunState
 from evalspan_collector.span import LogRecord, Span
 from evalspan_collector.store.run_rows import run_from_summary
 
-__all__ = ["Assemble", "LastAssembly", "Stamp", "Ticker", "current_run"]
+__all__ = ["Assemble", "LastAssembly", "Stamp", "Ticker", "current_run", "current_runs"]
+
+_Item = TypeVar("_Item", Span, LogRecord)
 
 #: Spans and logs of some traces to their runs.
 Assemble = Callable[[Sequence[Span], Sequence[LogRecord]], Sequence[Run]]
@@ -103,3 +105,32 @@ def current_run(summary: RunSummary, assembled: Mapping[str, Run]) -> Run:
         cost_usd=summary.cost_usd,
         cost_unknown_calls=summary.cost_unknown_calls,
     )
+
+
+def current_runs(
+    summaries: Sequence[RunSummary],
+    assembly: LastAssembly,
+    read_spans: Callable[[str, Sequence[str]], Sequence[Span]],
+    read_logs: Callable[[str, Sequence[str]], Sequence[LogRecord]],
+) -> list[Run]:
+    """The runs of these rows in their order, with one read of spans and one of logs for each project."""
+    found: dict[tuple[str, str], Run] = {}
+    for project in dict.fromkeys(summary.project for summary in summaries):
+        rows = [summary for summary in summaries if summary.project == project]
+        traces = tuple(dict.fromkeys(trace for row in rows for trace in row.trace_ids))
+        spans, logs = _by_trace(read_spans(project, traces)), _by_trace(read_logs(project, traces))
+        assembled: dict[tuple[str, ...], Mapping[str, Run]] = {}
+        for row in rows:
+            if row.trace_ids not in assembled:
+                own_spans = [span for trace in row.trace_ids for span in spans.get(trace, ())]
+                own_logs = [log for trace in row.trace_ids for log in logs.get(trace, ())]
+                assembled[row.trace_ids] = assembly.make(project, row.trace_ids, own_spans, own_logs)
+            found[project, row.run_id] = current_run(row, assembled[row.trace_ids])
+    return [found[summary.project, summary.run_id] for summary in summaries]
+
+
+def _by_trace(items: Iterable[_Item]) -> dict[str, list[_Item]]:
+    grouped: dict[str, list[_Item]] = {}
+    for item in items:
+        grouped.setdefault(item.trace_id, []).append(item)
+    return grouped

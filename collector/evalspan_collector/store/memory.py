@@ -29,7 +29,7 @@ from evalspan_collector.store.contract import (
     ScoreQuery,
     SeriesQuery,
 )
-from evalspan_collector.store.current import Assemble, LastAssembly, Stamp, Ticker, current_run
+from evalspan_collector.store.current import Assemble, LastAssembly, Stamp, Ticker, current_run, current_runs
 from evalspan_collector.store.run_rows import summary_of
 
 if TYPE_CHECKING:  # it needs the driver
@@ -243,10 +243,12 @@ class MemoryStore:
             return None
         traces = summary.trace_ids
         spans, logs = self.spans(summary.project, traces), self.logs(summary.project, traces)
-        assembled = self._assembly.get(summary.project, traces, lambda: Stamp.of(spans, logs))
-        if assembled is None:
-            assembled = self._assembly.make(summary.project, traces, spans, logs)
-        return current_run(summary, assembled)
+        kept = self._assembly.get(summary.project, traces, lambda: Stamp.of(spans, logs))
+        return current_run(summary, kept or self._assembly.make(summary.project, traces, spans, logs))
+
+    def runs_content(self, summaries: Sequence[RunSummary]) -> list[Run]:
+        """The runs of these rows with their content, in their order."""
+        return current_runs(summaries, self._assembly, self.spans, self.logs)
 
     def run_summary(self, project: str | None, run_id: str) -> RunSummary | None:
         """Its row without content; None when there is none."""
