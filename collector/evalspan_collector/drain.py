@@ -301,16 +301,10 @@ class Drain:
         A request is put aside only when it is refused again after a neighbour went in, or when the error is about its
         data and not about the store: a sick store must never empty the spool into the quarantine.
         """
-        refused: list[tuple[_Request, Exception]] = []
-        for request in batch.requests:
-            try:
-                self._insert_one(request)
-            except Exception as error:
-                if _is_about_store(error):
-                    raise
-                refused.append((request, error))
+        refused = self._refused(batch.requests)
         if len(refused) < len(batch.requests):
-            refused = self._still_refused([request for request, _ in refused])
+            # Once more: the store may have recovered in between.
+            refused = self._refused([request for request, _ in refused])
         elif not all(_is_about_data(reason) for _, reason in refused):
             raise refused[0][1]
         for request, reason in refused:
@@ -318,8 +312,8 @@ class Drain:
         if refused:
             batch.leave_out([request for request, _ in refused])
 
-    def _still_refused(self, requests: list[_Request]) -> list[tuple[_Request, Exception]]:
-        """Try once more what was refused before a neighbour went in: the store may have recovered in between."""
+    def _refused(self, requests: Sequence[_Request]) -> list[tuple[_Request, Exception]]:
+        """Insert each request by itself; those that the store cannot take, and why."""
         refused: list[tuple[_Request, Exception]] = []
         for request in requests:
             try:

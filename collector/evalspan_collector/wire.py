@@ -26,22 +26,33 @@ def _message(data: memoryview, descriptor: Any, depth: int) -> bytes:
     if depth > _MAX_DEPTH:
         raise ValueError("nested too deep")
     out = bytearray()
-    at, end = 0, len(data)
     fields = descriptor.fields_by_number
+    for tag, whole, body in _walk(data):
+        if body is None:
+            out += whole
+        else:
+            fixed = _field(body, fields.get(tag >> 3), depth)
+            out += varint(tag) + varint(len(fixed)) + fixed
+    return bytes(out)
+
+
+def _walk(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | None]]:
+    """Tag and bytes of each field, and its body where that is length-delimited.
+
+    Raises:
+        ValueError: The bytes are no protobuf message.
+    """
+    at, end = 0, len(data)
     while at < end:
         start = at
         tag, at = _read_varint(data, at)
         wire = tag & 7
+        body: memoryview | None = None
         if wire == 2:
             length, at = _read_varint(data, at)
-            if at + length > end:
-                raise ValueError("length beyond the end")
             body = data[at : at + length]
             at += length
-            fixed = _field(body, fields.get(tag >> 3), depth)
-            out += varint(tag) + varint(len(fixed)) + fixed
-            continue
-        if wire == 0:
+        elif wire == 0:
             _, at = _read_varint(data, at)
         elif wire in {1, 5}:
             at += 8 if wire == 1 else 4
@@ -49,8 +60,7 @@ def _message(data: memoryview, descriptor: Any, depth: int) -> bytes:
             raise ValueError(f"wire type {wire}")
         if at > end:
             raise ValueError("value beyond the end")
-        out += data[start:at]
-    return bytes(out)
+        yield tag, data[start:at], body
 
 
 def _field(body: memoryview, field: Any, depth: int) -> bytes:
@@ -149,25 +159,9 @@ def _divided(data: memoryview, field: int) -> tuple[_Pieces, _Pieces]:
     """All other fields as they are, and the bodies of a repeated field."""
     others: _Pieces = []
     found: _Pieces = []
-    at, end = 0, len(data)
-    while at < end:
-        start = at
-        tag, at = _read_varint(data, at)
-        wire = tag & 7
-        if wire == 2:
-            length, at = _read_varint(data, at)
-            if tag >> 3 == field:
-                found.append(data[at : at + length])
-                start = at + length
-            at += length
-        elif wire == 0:
-            _, at = _read_varint(data, at)
-        elif wire in {1, 5}:
-            at += 8 if wire == 1 else 4
+    for tag, whole, body in _walk(data):
+        if body is not None and tag >> 3 == field:
+            found.append(body)
         else:
-            raise ValueError(f"wire type {wire}")
-        if at > end:
-            raise ValueError("value beyond the end")
-        if start < at:
-            others.append(data[start:at])
+            others.append(whole)
     return others, found

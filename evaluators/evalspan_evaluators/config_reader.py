@@ -268,9 +268,6 @@ class ConfigReader:
             return self._new(name, parameters)
         except ConfigError as error:
             message = str(error)
-            near = difflib.get_close_matches(name, sorted(metrics_registry.available()), n=1)
-            if message.startswith("unknown metric") and near:
-                message = f"unknown metric {name!r}: did you mean {near[0]!r}?"
             blamed = [key for key in parameters if repr(key) in message]
             self._problem((*where, blamed[0]) if blamed else where, message)
             return None

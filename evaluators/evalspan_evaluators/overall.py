@@ -1,6 +1,6 @@
 """Overall: one weighted score of tool accuracy, output quality and sequence, and the judge metric for quality."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -28,9 +28,14 @@ class Weights:
     sequence_correctness: float = 0.2
 
     def __post_init__(self) -> None:
-        parts = (self.tool_accuracy, self.output_quality, self.sequence_correctness)
+        parts = self.shares
         if min(parts) < 0 or abs(sum(parts) - 1.0) > 0.001:
             raise ConfigError(f"weights {parts} sum to {sum(parts):g}: they must be 0 or more and sum to 1")
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Of tool accuracy, output quality and sequence."""
+        return self.tool_accuracy, self.output_quality, self.sequence_correctness
 
     @classmethod
     def read(cls, given: Mapping[str, Any] | None) -> "Weights":
@@ -49,23 +54,15 @@ class Weights:
 DEFAULT_WEIGHTS = Weights()
 
 
-def weighted(
-    accuracy: float | None, quality: float | None, progress: float | None, weights: Weights = DEFAULT_WEIGHTS
-) -> float | None:
-    """0 to 100, rounded to two places: accuracy and progress 0 to 1, quality 0 to 100 (EvalView's formula).
+def weighted(parts: Iterable[tuple[float | None, float]]) -> float | None:
+    """Overall score of parts, each a value from 0 to 1 with its weight: 0 to 100, rounded to two places.
 
-    The weight of a part that is None is shared out among the others; None when all are, or those that are not weigh
-    nothing.
+    EvalView's formula, but the weight of a part that is None is shared out among the others; None when all are, or
+    those that are not weigh nothing.
     """
-    parts = (
-        (accuracy, 100, weights.tool_accuracy),
-        (quality, 1, weights.output_quality),
-        (progress, 100, weights.sequence_correctness),
-    )
-    share = sum(weight for value, _, weight in parts if value is not None)
-    if not share:
-        return None
-    return round(sum(value * scale * weight for value, scale, weight in parts if value is not None) / share, 2)
+    known = [(value, weight) for value, weight in parts if value is not None]
+    total = sum(weight for _, weight in known)
+    return round(100 * sum(value * weight for value, weight in known) / total, 2) if total > 0 else None
 
 
 _QUALITY_PROMPT = """You grade the answer of an AI agent. Four questions:
@@ -156,7 +153,7 @@ class Overall(MetricBase):
         scores = (accuracy, quality, sequence)
         values = [accuracy.value, quality.value, dict(sequence.extra).get("progress", sequence.value)]
         parts = [1.0 if value is None and self.compatible else value for value in values]
-        total = weighted(parts[0], None if parts[1] is None else parts[1] * 100, parts[2], Weights.read(self.weights))
+        total = weighted(zip(parts, Weights.read(self.weights).shares, strict=True))
         if total is None:
             return self.skip("no part of the overall score applies", judge=quality.judge)
         shown = ["n/a" if value is None else f"{value:.0%}" for value in parts]

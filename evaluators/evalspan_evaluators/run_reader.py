@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 import structlog
 
@@ -14,8 +14,6 @@ from evalspan_collector.run import Run
 from evalspan_collector.store.contract import RunQuery, Store
 
 __all__ = ["RunReader"]
-
-T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 #: Earlier runs of a session that become the turns of a case.
@@ -32,19 +30,25 @@ class RunReader:
     Args:
         store: Where they are.
         call: Runs a call of the store away from the event loop.
+        stopping: True once nothing further is to be read ahead.
     """
 
-    def __init__(self, store: Store, call: Callable[[Callable[[], list[Run]]], Awaitable[list[Run]]]) -> None:
+    def __init__(
+        self, store: Store, call: Callable[[Callable[[], Any]], Awaitable[Any]], *, stopping: Callable[[], bool]
+    ) -> None:
         self._store = store
         self._call = call
+        self._stopping = stopping
         self._runs: OrderedDict[tuple[str, str, int], Run] = OrderedDict()
 
     async def read_ahead(self, summaries: Sequence[RunSummary]) -> None:
         """Read the content of many runs in few reads; what cannot be read so is left to `read`, run by run."""
         wanted = [summary for summary in summaries if _key(summary) not in self._runs]
         for few in _portions(wanted):
+            if self._stopping():
+                return
             try:
-                found = await self._call(partial(self._store.runs_content, few))
+                found: list[Run] = await self._call(partial(self._store.runs_content, few))
             except StoreUnreachableError:
                 raise
             except Exception as error:  # noqa: BLE001  one broken run among them: each gets its own try later
@@ -62,23 +66,17 @@ class RunReader:
         if key in self._runs:
             self._runs.move_to_end(key)
             return self._runs[key]
+        run: Run | None = await self._call(partial(self._store.run, summary.project, summary.run_id))
+        return None if run is None else self._keep(summary, run)
 
-        def one() -> list[Run]:
-            run = self._store.run(summary.project, summary.run_id)
-            return [] if run is None else [run]
-
-        found = await self._call(one)
-        return self._keep(summary, found[0]) if found else None
-
-    async def turns(
-        self, summary: RunSummary, list_runs: Callable[[RunQuery], Awaitable[list[RunSummary]]]
-    ) -> list[Run]:
+    async def turns(self, summary: RunSummary) -> list[Run]:
         """The runs of the session before this one, oldest first."""
         if summary.session_id is None:
             return []
-        before = await list_runs(
-            RunQuery(project=summary.project, session_id=summary.session_id, until_ns=summary.started_ns, limit=_TURNS)
+        query = RunQuery(
+            project=summary.project, session_id=summary.session_id, until_ns=summary.started_ns, limit=_TURNS
         )
+        before: list[RunSummary] = await self._call(partial(self._store.runs, query))
         earlier = [turn for turn in reversed(before) if turn.run_id != summary.run_id]
         await self.read_ahead(earlier)
         loaded = [await self.read(turn) for turn in earlier]

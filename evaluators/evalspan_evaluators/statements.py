@@ -12,7 +12,7 @@ from evalspan_evaluators.grounding.source import Source, has_evidence, sources_o
 from evalspan_evaluators.jsonvalue import is_list, is_object
 from evalspan_evaluators.judge import Judge, JudgeReply, JudgeRequest
 from evalspan_evaluators.metric import MetricBase
-from evalspan_evaluators.score import Evidence, Score, Verdict
+from evalspan_evaluators.score import Evidence, JudgeUsage, Score, Verdict
 
 __all__ = ["AnswerRelevancy", "Faithfulness"]
 
@@ -21,6 +21,7 @@ _MOST_STATEMENTS = 60
 _SOURCE_CHARACTERS = 40_000
 _ALL_CHARACTERS = 160_000
 _REPLY_TOKENS = 8_192
+_NO_STATEMENT = "the judge found no statement in the output"
 #: How the judge names a source: the number decides, for what follows it is only there to be read.
 _CITED = re.compile(r"source_(\d{1,6})")
 
@@ -58,10 +59,6 @@ def _schema(verdicts: tuple[str, ...], *further: str) -> Mapping[str, Any]:
     }
 
 
-_RELEVANCY_SCHEMA = _schema(("relevant", "partly", "irrelevant"))
-_FAITHFULNESS_SCHEMA = _schema(("supported", "contradicted", "unsupported"), "source")
-
-
 @dataclass(frozen=True, slots=True)
 class _Statement:
     """One statement of the answer as the judge sees it."""
@@ -91,7 +88,7 @@ def _statements(reply: JudgeReply, verdicts: tuple[str, ...]) -> list[_Statement
 
 
 def _evidence(
-    statements: Iterable[_Statement], output: str, verdicts: Mapping[str, Verdict], sources: Mapping[int, Source]
+    statements: Iterable[_Statement], output: str, verdicts: Mapping[str, Verdict], sources: Sequence[Source]
 ) -> tuple[Evidence, ...]:
     """One evidence per statement, where it stands in the output when its quote is found there."""
     found: list[Evidence] = []
@@ -103,7 +100,8 @@ def _evidence(
         if start >= 0:
             behind = start + len(statement.quote)
         cited = _CITED.search(statement.source)
-        source = sources.get(int(cited.group(1))) if cited else None
+        number = int(cited.group(1)) if cited else 0
+        source = sources[number - 1] if 1 <= number <= len(sources) else None
         found.append(
             Evidence(
                 verdict=verdicts[statement.verdict],
@@ -129,6 +127,23 @@ def _worst(statements: Iterable[_Statement], *verdicts: str) -> str:
     return ""
 
 
+async def _asked(
+    metric: "AnswerRelevancy | Faithfulness", judge: Judge, instructions: str, data: Mapping[str, str], *, cites: bool
+) -> tuple[list[_Statement], JudgeUsage]:
+    """The statements of an answer with the judge's verdicts, from one question."""
+    verdicts = tuple(metric.verdicts)
+    request = JudgeRequest(
+        purpose=f"{metric.name}/statements",
+        instructions=instructions,
+        data=data,
+        schema=_schema(verdicts, *(("source",) if cites else ())),
+        model=metric.model,
+        max_tokens=_REPLY_TOKENS,
+    )
+    reply = await judge.ask(request)
+    return _statements(reply, verdicts), reply.usage
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRelevancy(MetricBase):
     """A judge's share of the answer's statements that help to answer the input; those that help partly count.
@@ -141,32 +156,24 @@ class AnswerRelevancy(MetricBase):
 
     name: ClassVar[str] = "answer_relevancy"
     requires: ClassVar[tuple[str, ...]] = ("input", "output")
+    #: The judge's verdicts and what they are as evidence.
+    verdicts: ClassVar[Mapping[str, Verdict]] = {"relevant": "match", "partly": "info", "irrelevant": "mismatch"}
 
     model: str | None = None
 
     async def evaluate_with(self, case: Case, judge: Judge) -> Score:
         """Ask once, for all statements."""
         output = case.output or ""
-        request = JudgeRequest(
-            purpose=f"{self.name}/statements",
-            instructions=_RELEVANCY_PROMPT,
-            data={"input": case.input or "", "actual_output": output},
-            schema=_RELEVANCY_SCHEMA,
-            model=self.model,
-            max_tokens=_REPLY_TOKENS,
-        )
-        reply = await judge.ask(request)
-        statements = _statements(reply, ("relevant", "partly", "irrelevant"))
+        data = {"input": case.input or "", "actual_output": output}
+        statements, usage = await _asked(self, judge, _RELEVANCY_PROMPT, data, cites=False)
         if not statements:
-            return self.skip("the judge found no statement in the output", judge=reply.usage)
+            return self.skip(_NO_STATEMENT, judge=usage)
         right = sum(s.verdict != "irrelevant" for s in statements)
         return self.score(
             right / len(statements),
             f"{right} of {len(statements)} statements relevant{_worst(statements, 'irrelevant')}",
-            evidence=_evidence(
-                statements, output, {"relevant": "match", "partly": "info", "irrelevant": "mismatch"}, {}
-            ),
-            judge=reply.usage,
+            evidence=_evidence(statements, output, self.verdicts, ()),
+            judge=usage,
             extra=(("statements", float(len(statements))),),
         )
 
@@ -184,6 +191,12 @@ class Faithfulness(MetricBase):
 
     name: ClassVar[str] = "faithfulness"
     requires: ClassVar[tuple[str, ...]] = ("output",)
+    #: The judge's verdicts and what they are as evidence.
+    verdicts: ClassVar[Mapping[str, Verdict]] = {
+        "supported": "supported",
+        "contradicted": "contradicted",
+        "unsupported": "unsupported",
+    }
 
     model: str | None = None
 
@@ -194,31 +207,18 @@ class Faithfulness(MetricBase):
             return self.skip("no tool result, document or earlier turn to check against")
         output = case.output or ""
         named, cut = _named(sources)
-        request = JudgeRequest(
-            purpose=f"{self.name}/statements",
-            instructions=_FAITHFULNESS_PROMPT,
-            data=named | {"actual_output": output},
-            schema=_FAITHFULNESS_SCHEMA,
-            model=self.model,
-            max_tokens=_REPLY_TOKENS,
-        )
-        reply = await judge.ask(request)
-        statements = _statements(reply, ("supported", "contradicted", "unsupported"))
+        data = named | {"actual_output": output}
+        statements, usage = await _asked(self, judge, _FAITHFULNESS_PROMPT, data, cites=True)
         if not statements:
-            return self.skip("the judge found no statement in the output", judge=reply.usage)
+            return self.skip(_NO_STATEMENT, judge=usage)
         right = sum(s.verdict == "supported" for s in statements)
         shortened = f"; the judge saw {cut} sources shortened or not at all" if cut else ""
         return self.score(
             right / len(statements),
             f"{right} of {len(statements)} statements supported"
             f"{_worst(statements, 'contradicted', 'unsupported')}{shortened}",
-            evidence=_evidence(
-                statements,
-                output,
-                {"supported": "supported", "contradicted": "contradicted", "unsupported": "unsupported"},
-                dict(enumerate(sources, 1)),
-            ),
-            judge=reply.usage,
+            evidence=_evidence(statements, output, self.verdicts, sources),
+            judge=usage,
             extra=(("statements", float(len(statements))), ("sources_cut", float(cut))),
         )
 

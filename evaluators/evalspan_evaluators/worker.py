@@ -13,7 +13,7 @@ import structlog
 
 from evalspan.errors import StoreError, StoreUnreachableError
 from evalspan_collector.records import OutcomeName, OutcomeRecord, RunSummary, ScoreRecord
-from evalspan_collector.store.contract import RunQuery, ScoreQuery, Store
+from evalspan_collector.store.contract import ScoreQuery, Store
 from evalspan_evaluators.config import Config
 from evalspan_evaluators.evaluation import Circuit, Evaluation, Evaluator
 from evalspan_evaluators.judge import Judge
@@ -117,11 +117,11 @@ class Worker:
         self._limits = limits or WorkerLimits()
         self._last_ns = 0
         self._io = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._reader = RunReader(store, self._call)
         self._deferred: dict[tuple[str, str, int], int] = {}
         self._replayed_ns = 0
         self._outbox = Outbox(self._call)
         self._stopping = threading.Event()
+        self._reader = RunReader(store, self._call, stopping=self._stopping.is_set)
         self._under_way: set[asyncio.Task[Evaluation]] = set()
         self._caps, self._evaluator = self._set_up(config, judge, circuit)
 
@@ -340,7 +340,7 @@ class Worker:
         reason = rule.filters.mismatch(run)
         if reason is not None:
             return Evaluation(outcome=("filtered", reason))
-        turns = await self._reader.turns(job.summary, self._list_runs)
+        turns = await self._reader.turns(job.summary)
         query = ScoreQuery(project=rule.project, run_ids=(run.run_id,), rule=rule.name)
         known = await self._call(lambda: self._store.scores(query)) if self._may_be_known(job) else []
         return await self._evaluator.evaluate(rule, run, turns, known)
@@ -349,9 +349,6 @@ class Worker:
     def _may_be_known(job: _Job) -> bool:
         """Scores can be there already: of an earlier revision, or of a try that was cut off."""
         return job.summary.revision > 1 or job.attempt > 1 or _asks_judge(job.rule)
-
-    async def _list_runs(self, query: RunQuery) -> list[RunSummary]:
-        return await self._call(lambda: self._store.runs(query))
 
     # received evaluations and runs that were over budget
 

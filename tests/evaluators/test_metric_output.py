@@ -391,12 +391,14 @@ CASE = Case(
 
 
 def test_seed_g4_the_documented_weights_give_95() -> None:
-    assert weighted(1.0, 90, 1.0) == 95.0
-    assert (
-        weighted(1.0, 90, 1.0, Weights.read({"tool_accuracy": 0.4, "output_quality": 0.4, "sequence_correctness": 0.2}))
-        == 96.0
-    )
-    assert weighted(1.0, 90, 1.0, Weights.read({"tool_accuracy": 0.5, "output_quality": 0.3})) == 97.0
+    parts = (1.0, 0.9, 1.0)
+    for weights, overall in (
+        ({}, 95.0),
+        ({"tool_accuracy": 0.4, "output_quality": 0.4, "sequence_correctness": 0.2}, 96.0),
+        ({"tool_accuracy": 0.5, "output_quality": 0.3}, 97.0),
+    ):
+        assert weighted(zip(parts, Weights.read(weights).shares, strict=True)) == overall
+    assert weighted([(None, 1.0)]) is None
 
 
 def test_seed_e1_weights_must_sum_to_one() -> None:

@@ -120,6 +120,12 @@ async def test_a_statement_that_is_none_is_an_error_with_its_usage(name: str, br
     assert score.judge is not None
 
 
+async def test_a_source_that_was_not_there_is_none() -> None:
+    cited = ("source_99_tool_result", "source_0", "nowhere", "source_1_user")
+    score = await scored("faithfulness", Scripted(*(said("Paris", "supported", name) for name in cited)))
+    assert [e.source for e in score.evidence] == [None, None, None, "user"]
+
+
 async def test_a_quote_that_is_not_in_the_output_keeps_its_verdict_without_offsets() -> None:
     score = await scored("answer_relevancy", Scripted(said("It is warm.", "relevant")))
     assert score.value == 1.0

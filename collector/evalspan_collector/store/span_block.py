@@ -14,6 +14,7 @@ from clickhouse_connect.datatypes.registry import get_from_name
 from evalspan_collector.span import Span
 from evalspan_collector.store.arrivals import Arrivals, note_spans
 from evalspan_collector.store.span_rows import FAILED, OPTIONAL, clean_span, rare_texts
+from evalspan_collector.wire import varint
 
 __all__ = ["SpanBlock"]
 
@@ -304,23 +305,13 @@ class SpanBlock:
     def native(self) -> Iterator[bytes | bytearray]:
         """The block in ClickHouse's Native format, in pieces."""
         names = self.names()
-        yield _varint(len(names)) + _varint(len(self.spans))
+        yield varint(len(names)) + varint(len(self.spans))
         for name in names:
             column = self._columns[name]
             yield _text(name) + _text(column.kind)
             yield from column.parts()
 
 
-def _varint(number: int) -> bytes:
-    """A number as ClickHouse writes sizes."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 def _text(text: str) -> bytes:
     raw = text.encode()
-    return _varint(len(raw)) + raw
+    return varint(len(raw)) + raw

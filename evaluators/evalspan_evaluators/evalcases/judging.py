@@ -11,7 +11,7 @@ from evalspan_evaluators.judge import Judge
 from evalspan_evaluators.limits import MaxCost, MaxLatency
 from evalspan_evaluators.metric import JudgeMetric, Metric, available, create
 from evalspan_evaluators.output.contains import Contains, NotContains
-from evalspan_evaluators.overall import OutputQuality, Weights
+from evalspan_evaluators.overall import OutputQuality, Weights, weighted
 from evalspan_evaluators.results import ResultVerdict
 from evalspan_evaluators.score import Score
 from evalspan_evaluators.trajectory.sequence import Sequence as SequenceMetric
@@ -130,11 +130,7 @@ class CaseReport:
 
 def overall_score(parts: Sequence[Part]) -> float | None:
     """Weighted mean of the parts that apply, 0 to 100, rounded to 2 digits; None when none applies."""
-    known = [(p.value, p.weight) for p in parts if p.value is not None]
-    total = sum(weight for _, weight in known)
-    if not known or total <= 0:
-        return None
-    return round(100 * sum(value * weight for value, weight in known) / total, 2)
+    return weighted((part.value, part.weight) for part in parts)
 
 
 def judge_case(

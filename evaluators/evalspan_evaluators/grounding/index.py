@@ -3,8 +3,8 @@
 import json
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeGuard
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from evalspan_evaluators.grounding import moment as moments
 from evalspan_evaluators.grounding import quantity as quantities
@@ -15,6 +15,7 @@ from evalspan_evaluators.grounding.relevance import Relevance
 from evalspan_evaluators.grounding.source import Source, Texts
 from evalspan_evaluators.grounding.table import read_literal, read_tables
 from evalspan_evaluators.grounding.text import fold, sentences
+from evalspan_evaluators.jsonvalue import is_list, is_object
 
 __all__ = ["Fact", "Index", "Record"]
 
@@ -140,14 +141,6 @@ def _path_part(key: str | int) -> str:
     return f".{key}" if _IDENTIFIER.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
 
 
-def _is_dict(value: object) -> TypeGuard[dict[Any, Any]]:
-    return isinstance(value, dict)
-
-
-def _is_list(value: object) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
-
-
 def _size(source: Source) -> int:
     return len(source.content) if isinstance(source.content, str) else 0
 
@@ -244,7 +237,7 @@ class Index:
                 self.cut = True
                 return
             record, key, value = stack.pop()
-            if _is_dict(value):
+            if is_object(value):
                 target = (
                     record if key == "" and record is root and not record.facts else self._record(source, record, key)
                 )
@@ -253,17 +246,17 @@ class Index:
                     if kept is not None and place not in kept:
                         continue
                     name = str(raw_name)
-                    if _is_dict(item) or _is_list(item):
+                    if is_object(item) or is_list(item):
                         stack.append((target, name, item))
                     else:
                         self._leaf(target, name, item, -1)
-            elif _is_list(value):
+            elif is_list(value):
                 self._list(source, record, key, value, stack)
             else:
                 self._leaf(record, key, value, -1)
 
     def _list(
-        self, source: Source, record: Record, key: str, items: list[Any], stack: list[tuple[Record, str, Any]]
+        self, source: Source, record: Record, key: str, items: Sequence[Any], stack: list[tuple[Record, str, Any]]
     ) -> None:
         if len(items) > _MAX_ITEMS:
             self.cut = True
@@ -275,14 +268,14 @@ class Index:
             if self._facts > _MAX_FACTS:
                 self.cut = True
                 return
-            if _is_dict(item):
+            if is_object(item):
                 inner = self._record(source, record, f"{_path_part(key) if key else ''}[{place}]")
                 for name, value in item.items():
-                    if _is_dict(value) or _is_list(value):
+                    if is_object(value) or is_list(value):
                         stack.append((inner, str(name), value))
                     else:
                         self._leaf(inner, str(name), value, -1)
-            elif _is_list(item):
+            elif is_list(item):
                 inner = self._record(source, record, f"{_path_part(key) if key else ''}[{place}]")
                 stack.append((inner, "", item))
             else:

@@ -3,10 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.source import Source, Texts
+from evalspan_evaluators.jsonvalue import is_list, is_object
 
 __all__ = ["Relevance"]
 
@@ -25,14 +26,6 @@ _SMALL = 100
 _FEW_LETTERS = 8000
 _ITSELF = object()
 _ALWAYS: frozenset[Any] = frozenset((_ITSELF,))
-
-
-def _is_object(value: object) -> TypeGuard[dict[Any, Any]]:
-    return isinstance(value, dict)
-
-
-def _is_list(value: object) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
 
 
 class Relevance:
@@ -86,13 +79,13 @@ class Relevance:
         named: list[frozenset[Any]] = []
         counts: Counter[Any] = Counter()
         for key, record in records:
-            found = self._named(key, record) if _is_object(record) else _ALWAYS
+            found = self._named(key, record) if is_object(record) else _ALWAYS
             named.append(found)
             counts.update(found)
         most = max(_RARE, len(records) // 5)
         return {at for at, found in enumerate(named) if any(counts[v] <= most or v is _ITSELF for v in found)}
 
-    def _named(self, key: Any, record: dict[Any, Any]) -> frozenset[Any]:
+    def _named(self, key: Any, record: Mapping[Any, Any]) -> frozenset[Any]:
         """What of a record the answer names."""
         try:
             found = self._values.intersection(record.values())
@@ -124,9 +117,9 @@ class Relevance:
         """Whether a value that no set can hold, or one beside it, is named."""
         if depth > _MAX_DEPTH:
             return True
-        if _is_object(value):
+        if is_object(value):
             return self.touches(value, depth + 1)
-        if _is_list(value):
+        if is_list(value):
             return any(self._inside(item, depth + 1) for item in value)
         return value in self._values
 
