@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from golden.captures import capture, captures
 
 from evalspan_collector.run import ToolCall
 from evalspan_evaluators.case import Case
@@ -147,3 +148,20 @@ def test_a_field_of_another_tool_may_be_meant_but_not_one_of_another_subject() -
     assert (wrong.claim, wrong.verdict, wrong.expected) == ("$443", "contradicted", "164")
     sector = call("sector", {"sector": "energy", "sector_pe": 19.5})
     assert flagged(score("ACMX has a P/E of 23.1 while the sector P/E is 19.5.", call("fetch", ACMX), sector)) == []
+
+
+@pytest.mark.parametrize("name", [n for n in captures() if n.endswith(("__refund_bot", "__stock_analyst"))])
+def test_no_claim_of_a_captured_answer_is_flagged_unless_its_source_says_otherwise(name: str) -> None:
+    for run in capture(name).runs():
+        for wrong in flagged(evaluate_metric(Grounding(), Case.from_run(run))):
+            # Some captured analysts say a score that their own tool did not give.
+            assert (wrong.value, wrong.expected) == ("53.68", "5.37")
+            assert any("5.37" in str(tool.result) and "53.68" not in str(tool.result) for tool in run.tools)
+
+
+def test_a_rule_of_a_category_may_be_meant_of_anything_though_its_call_names_the_category() -> None:
+    order = call("lookup_order", {"order_id": "LL-20417", "delivered_days_ago": 12}, order_id="LL-20417")
+    policy = call("get_refund_policy", "Unused items may be returned within 30 days of delivery.", category="lighting")
+    assert score("LL-20417 was delivered 12 days ago, within the 30-day window.", order, policy).value == 1.0
+    weather = [call("weather", f"It is {t} degrees Celsius.", city=c) for c, t in (("Paris", 21), ("Berlin", 18))]
+    assert [e.expected for e in flagged(score("Paris has 18 degrees Celsius.", *weather))] == ["21"]

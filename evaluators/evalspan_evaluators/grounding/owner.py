@@ -45,6 +45,7 @@ class _About:
 
     Attributes:
         record: The record or sentence of the value.
+        names: Tokens of its prose that are written like names.
         first: The name a sentence starts with, empty when it starts with none.
         by_key: Names by the field or argument that holds them.
     """
@@ -191,7 +192,6 @@ class Owners:
             for key, text in _strings(home):
                 for token, _ in _tokens(text):
                     tokens.add(token)
-                    names.add(token)
                     by_key.add((key, token))
         return _About(record, frozenset(tokens), frozenset(names), first, frozenset(by_key))
 
