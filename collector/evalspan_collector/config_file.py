@@ -134,6 +134,8 @@ def read_yaml(path: str | Path) -> ConfigDocument:
     """
     path = Path(path)
     try:
+        if path.exists() and not path.is_file():  # a pipe would wait for its writer for ever
+            raise ConfigError(f"{str(path)!r} is no regular file: name one with --config or EVALSPAN_CONFIG")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
@@ -171,6 +173,8 @@ def parse_yaml(text: str, *, name: str = "evalspan.yaml") -> ConfigDocument:
         raise ConfigError(f"{name}:{line}: is no YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(f"{name}: is no YAML: {error}") from error
+    except (AttributeError, LookupError, TypeError) as error:  # what the library raises for a tag that does not fit
+        raise ConfigError(f"{name}: a tag such as !!bool does not fit its value ({error!r}): remove it") from error
     finally:
         loader.dispose()
 

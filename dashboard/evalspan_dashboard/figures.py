@@ -19,6 +19,8 @@ HEIGHT = 300
 AXES, ROW = 130, 26
 #: Share of the time line that the shortest step still gets, so that it can be seen.
 SLIVER = 0.006
+#: Times of a day on 24 hours, the day where one begins.
+_TICK = "timeFormat(datum.value, hours(datum.value) || minutes(datum.value) ? '%H:%M' : '%b %d')"
 
 
 def _time(start_ns: int) -> str:
@@ -31,7 +33,7 @@ def _chart(rows: list[dict[str, Any]], *, height: int = HEIGHT) -> Any:
 
 
 def _x() -> alt.X:
-    return alt.X("time:T", title=None, axis=alt.Axis(labelOverlap=True))
+    return alt.X("time:T", title=None, axis=alt.Axis(labelOverlap=True, labelExpr=_TICK))
 
 
 def pass_rate_chart(points: Sequence[ScorePoint]) -> alt.Chart:

@@ -28,6 +28,8 @@ _LAST_WORDS = 4000
 PARENT_VARIABLE = "EVALSPAN_PARENT_PID"
 #: Seconds between two looks at the processes.
 TICK_S = 0.1
+#: A longer time between two looks, such as that between `start` and `run`, counts as silence of no service.
+UNWATCHED_S = 1.0
 #: Seconds between two probes of a ready service.
 PROBE_EVERY_S = 1.0
 #: A service that was ready is started again at once, the first time; after that, the first pause, which doubles with
@@ -106,6 +108,7 @@ class Supervisor:
         self._on_event = on_event
         self._clock = clock
         self._stopping = threading.Event()
+        self._ticked: float | None = None
         self._reloading = threading.Event()
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(services)), thread_name_prefix="probe")
 
@@ -181,6 +184,11 @@ class Supervisor:
                 child.process.send_signal(signal.SIGHUP)
 
     def _tick(self) -> None:
+        now, before = self._clock(), self._ticked
+        self._ticked = now
+        if before is not None and now - before > UNWATCHED_S:
+            for child in self._children:  # while nobody looked no silence was heard
+                child.answered += now - before
         for child in self._children:
             if child.state in ("stopped", "failed"):
                 continue

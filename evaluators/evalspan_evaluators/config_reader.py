@@ -112,7 +112,9 @@ class ConfigReader:
         channels: Any = sections.get("channels")
         names = [str(name) for name in channels] if is_object(channels) else []
         file = FileModel(channels={name: ChannelModel(apprise=name or "-") for name in names})
-        rules = [self._rule(index, model, file.project) for index, model in self._valid(sections, "rules", RuleModel)]
+        valid = list(self._valid(sections, "rules", RuleModel))
+        rules = [self._rule(index, model, file.project) for index, model in valid]
+        self._look_at_metrics(sections, {index for index, _ in valid})
         for index, alert in self._valid(sections, "alerts", AlertModel):
             self._alert(index, alert, file.project, tuple(rules), file)
         for name, channel in self._valid(sections, "channels", ChannelModel):
@@ -122,6 +124,14 @@ class ConfigReader:
         settings: Any = sections.get("settings")
         if is_object(settings):
             self._check_settings(settings)
+
+    def _look_at_metrics(self, sections: Mapping[str, Any], valid: set[Any]) -> None:
+        """The metrics of rules that are invalid elsewhere."""
+        listed: Any = sections.get("rules")
+        for index, rule in enumerate(listed if is_list(listed) else ()):
+            metrics: Any = rule.get("metrics") if is_object(rule) and index not in valid else None
+            for position, given in enumerate(metrics if is_list(metrics) else ()):
+                self._metric(("rules", index, "metrics", position), given)
 
     def _valid(self, sections: Mapping[str, Any], name: str, model: type[ModelT]) -> Iterator[tuple[Any, ModelT]]:
         """The parts of a section that are valid by themselves, with their keys or indexes."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from evalspan.errors import JudgeError
 from evalspan_evaluators.case import Case
 from evalspan_evaluators.grounding.source import Source, has_evidence, sources_of
-from evalspan_evaluators.jsonvalue import is_list, is_object
+from evalspan_evaluators.jsonvalue import is_list, is_object, short
 from evalspan_evaluators.judge import Judge, JudgeReply, JudgeRequest
 from evalspan_evaluators.metric import MetricBase
 from evalspan_evaluators.score import Evidence, JudgeUsage, Score, Verdict
@@ -20,6 +20,9 @@ _MOST_STATEMENTS = 60
 #: Characters of one source, and of all sources together, that the judge is shown.
 _SOURCE_CHARACTERS = 40_000
 _ALL_CHARACTERS = 160_000
+#: A judge that gives more than was asked is read up to here.
+_MOST_READ = 200
+_LONGEST_REASON = 1_000
 _REPLY_TOKENS = 8_192
 _NO_STATEMENT = "the judge found no statement in the output"
 #: How the judge names a source: the number decides, for what follows it is only there to be read.
@@ -74,16 +77,18 @@ def _statements(reply: JudgeReply, verdicts: tuple[str, ...]) -> list[_Statement
     given: Any = reply.verdict.get("statements")
     if not is_list(given):
         raise JudgeError(
-            f"judge {reply.usage.model!r} gave {given!r}: a list of statements was asked", usage=reply.usage
+            f"judge {reply.usage.model!r} gave {short(given)}: a list of statements was asked", usage=reply.usage
         )
     found: list[_Statement] = []
-    for item in given:
+    for item in given[:_MOST_READ]:
         if not is_object(item) or item.get("verdict") not in verdicts:
             raise JudgeError(
-                f"judge {reply.usage.model!r} gave {item!r}: a verdict is one of {verdicts}", usage=reply.usage
+                f"judge {reply.usage.model!r} gave {short(item)}: a verdict is one of {verdicts}", usage=reply.usage
             )
-        texts = (str(item.get(name) or "").strip() for name in ("quote", "verdict", "reason", "source"))
-        found.append(_Statement(*texts))
+        quote, verdict, reason, source = (
+            str(item.get(name) or "").strip() for name in ("quote", "verdict", "reason", "source")
+        )
+        found.append(_Statement(quote, verdict, short(reason, _LONGEST_REASON), source))
     return found
 
 

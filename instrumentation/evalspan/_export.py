@@ -161,7 +161,8 @@ class SplittingExporter(SpanExporter):
             if self.reachable is not False:
                 _log.warning(
                     "evalspan cannot export spans to %s; the agent goes on, spans are dropped until it answers. "
-                    "Is the collector running (`evalspan up`), and is OTEL_EXPORTER_OTLP_ENDPOINT right?",
+                    "Is the collector running (`evalspan up`), is OTEL_EXPORTER_OTLP_ENDPOINT right, and does it "
+                    "ask for a key (OTEL_EXPORTER_OTLP_HEADERS)?",
                     self._where,
                 )
         self.reachable = arrived

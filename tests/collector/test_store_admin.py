@@ -93,6 +93,7 @@ def test_retention_drops_whole_partitions_of_each_project(store: ClickHouseStore
 def test_retention_keeps_what_no_limit_names(store: ClickHouseStore) -> None:
     store.insert_spans([span("a" * 32, NOW - 900 * DAY)], token="t")
     assert apply_retention(store.client, {}) == []
+    assert apply_retention(store.client, {}, default=Retention(spans_days=10**9, runs_days=10**15)) == []
     dropped = apply_retention(store.client, {}, default=Retention(spans_days=30))
     assert [(d.table, d.rows) for d in dropped] == [("spans", 1)]
 

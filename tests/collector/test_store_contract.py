@@ -611,6 +611,9 @@ def test_many_runs_read_together_are_what_each_is_alone(store: Store) -> None:
     assert together == [store.run(row.project, row.run_id) for row in rows]
     assert {r.output for r in together} == {*(r.run_output for r in roots), "kept"}
     assert store.runs_content([]) == []
+    gone = together[0]
+    store.withdraw_runs(gone.project, [gone.run_id], now_ns=NOW + SECOND)
+    assert store.runs_content(rows) == together[1:]
 
 
 def test_a_run_whose_spans_are_gone_still_shows_its_row(store: Store) -> None:

@@ -1,5 +1,6 @@
 """Replay of files with damage: what can be sent is sent, the rest is named; never a traceback."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from evalspan_dashboard.cli import main
 from evalspan_dashboard.replay import replay_paths
 
 GOOD = (
@@ -82,3 +84,16 @@ def test_json_that_nests_without_end_is_no_crash(tmp_path: Path, taker: Taker) -
     file.write_text('{"resourceSpans":' + "[" * 50_000 + "]" * 50_000 + "}")
     total = replay_paths([file], endpoint=taker.endpoint)
     assert total.requests == 0
+
+
+def test_the_command_sends_to_the_port_that_every_other_command_uses(
+    tmp_path: Path, taker: Taker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "traces.json"
+    file.write_text(GOOD)
+    monkeypatch.setenv("EVALSPAN_GRPC_PORT", taker.endpoint.rpartition(":")[2])
+    monkeypatch.setattr(sys, "argv", ["evalspan", "replay", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    assert len(taker.requests) == 1

@@ -100,6 +100,25 @@ def test_a_service_that_hangs_is_killed_and_started_again(tmp_path: Path, events
     assert any(e.state == "unresponsive" for e in events)
 
 
+def test_time_in_which_nobody_watched_is_no_silence_of_a_service(tmp_path: Path, events: list[ServiceEvent]) -> None:
+    skipped = [0.0]
+    supervisor = Supervisor(
+        [_spec(tmp_path, "a", hang_s=1.5)], on_event=events.append, clock=lambda: time.monotonic() + skipped[0]
+    )
+    assert supervisor.start()
+    skipped[0] = 60.0  # a demo plays between `start` and `run`
+    thread = _running(supervisor)
+
+    looked = len(events)
+    _until(lambda: time.time() - (tmp_path / "a.beat").stat().st_mtime < 0.2)
+    time.sleep(2.0)  # longer than a service may be silent
+    supervisor.request_stop()
+    thread.join()
+    supervisor.stop()
+
+    assert [e.state for e in events[looked:] if e.state not in ("ready", "stopped")] == []
+
+
 def test_one_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
     stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + BEATING
     supervisor = Supervisor([_spec(tmp_path, "a", script=stubborn, grace_s=0.5)])

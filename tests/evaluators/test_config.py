@@ -200,6 +200,7 @@ def test_a_wrong_field_does_not_hide_what_is_wrong_elsewhere(tmp_path: Path) -> 
     assert fields == [
         "project",
         "rules[0].sampel",
+        "rules[0].metrics[0]",
         "rules[1].metrics[0]",
         "rules[2].metrics[0].loops.limit",
         "alerts[0].channels[0]",

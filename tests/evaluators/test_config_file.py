@@ -1,3 +1,4 @@
+import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -147,3 +148,15 @@ def test_an_empty_file_is_the_default_model(tmp_path: Path) -> None:
     model, document = load_model(path, FileModel)
     assert model == FileModel()
     assert document.data is None
+
+
+@pytest.mark.parametrize("tag", ["!!bool x", "!!timestamp x", "!!int ''", "!!float {}", "!!set 1", "!!omap 1"])
+def test_a_tag_that_does_not_fit_its_value_is_a_mistake_and_no_crash(tag: str) -> None:
+    assert failure(f"rules: {tag}\n").startswith("evalspan.yaml")
+
+
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "evalspan.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="is no regular file"):
+        read_yaml(pipe)

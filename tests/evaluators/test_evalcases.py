@@ -7,7 +7,7 @@ import textwrap
 import threading
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -399,6 +399,21 @@ def test_seed_e10_and_g11_where_nothing_is_expected_nothing_passes(tmp_path: Pat
 
     assert (report.verdict, report.overall) == ("not_applicable", None)
     assert judge_case(spec, called("a"), options=JudgingOptions(compatible=True)).overall == 100.0
+
+
+@pytest.mark.parametrize(
+    "expected", ["expected: {tools: [a]}", "expected: {tool_sequence: [a]}", "expected: {forbidden_tools: [a]}"]
+)
+def test_expected_tools_that_nobody_can_have_seen_are_no_pass(tmp_path: Path, expected: str) -> None:
+    spec = replace(read(tmp_path, f"name: n\ninput: q\n{expected}\n"), min_score=0)
+    spec = replace(spec, expected=replace(spec.expected, contains=("fine",)))
+    case = Case(input="q", output="fine")
+
+    report = judge_case(spec, case, judge=judge(90))
+
+    assert report.verdict == "not_applicable"
+    assert "the agent sent no spans" in report.reason
+    assert judge_case(spec, case, judge=judge(90), options=JudgingOptions(compatible=True)).verdict == "passed"
 
 
 def test_seed_c21_and_e15_statistical_mode_asks_for_a_share_of_passing_runs(tmp_path: Path) -> None:

@@ -126,6 +126,15 @@ async def test_a_source_that_was_not_there_is_none() -> None:
     assert [e.source for e in score.evidence] == [None, None, None, "user"]
 
 
+async def test_a_judge_that_goes_on_for_ever_is_read_up_to_a_bound() -> None:
+    endless = {"quote": "Paris", "verdict": "relevant", "reason": "r" * 100_000, "source": ""}
+    score = await scored("answer_relevancy", Scripted(*[endless] * 5_000))
+    assert len(score.evidence) == 200
+    assert max(len(e.note or "") for e in score.evidence) < 2_000
+    broken = await scored("answer_relevancy", Scripted({"quote": "x" * 100_000, "verdict": "maybe"}))
+    assert len(broken.error or "") < 1_000
+
+
 async def test_a_quote_that_is_not_in_the_output_keeps_its_verdict_without_offsets() -> None:
     score = await scored("answer_relevancy", Scripted(said("It is warm.", "relevant")))
     assert score.value == 1.0

@@ -30,6 +30,7 @@ _DAILY: Final = ("spans", "logs")
 _MONTHLY: Final = ("runs", "steps", "scores", "outcomes", "judge_calls")
 #: Days of the log of arrivals; a trace that was not assembled within them never will be.
 _ARRIVAL_DAYS: Final = 7
+_DAY_S: Final = 86_400
 _PARTITION_ID: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 #: Above these the health report says so.
 _MANY_PARTS: Final = 300
@@ -122,7 +123,8 @@ def apply_retention(
     dropped: list[DroppedPartition] = []
     for found in _partitions(client, (*_DAILY, *_MONTHLY, "arrivals")):
         days = _days(found, retention.get(found.project, default or Retention(spans_days=None, runs_days=None)))
-        if days is None or _period_end(found.period) > now - timedelta(days=days):
+        age = now - _period_end(found.period)
+        if days is None or age.total_seconds() < days * _DAY_S:  # in seconds, which hold any number of days
             continue
         if not dry_run:
             _drop(client, found)

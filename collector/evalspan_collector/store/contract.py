@@ -230,7 +230,7 @@ class Store(Protocol):
         ...
 
     def runs_content(self, summaries: Sequence[RunSummary]) -> list[Run]:
-        """The runs of these rows with their content, in their order, read together: keep them few."""
+        """The runs of these rows with their content, without those withdrawn meanwhile, in one read: keep them few."""
         ...
 
     def run_summary(self, project: str | None, run_id: str) -> RunSummary | None:

@@ -4,14 +4,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 from evalspan_collector.records import RunSummary
 from evalspan_collector.run import Run, RunState
 from evalspan_collector.span import LogRecord, Span
 from evalspan_collector.store.run_rows import run_from_summary
 
-__all__ = ["Assemble", "LastAssembly", "Stamp", "Ticker", "current_run", "current_runs"]
+__all__ = ["Assemble", "LastAssembly", "Readable", "Stamp", "Ticker", "current_run", "current_runs"]
 
 _Item = TypeVar("_Item", Span, LogRecord)
 
@@ -107,18 +107,34 @@ def current_run(summary: RunSummary, assembled: Mapping[str, Run]) -> Run:
     )
 
 
-def current_runs(
-    summaries: Sequence[RunSummary],
-    assembly: LastAssembly,
-    read_spans: Callable[[str, Sequence[str]], Sequence[Span]],
-    read_logs: Callable[[str, Sequence[str]], Sequence[LogRecord]],
-) -> list[Run]:
-    """The runs of these rows in their order, with one read of spans and one of logs for each project."""
+class Readable(Protocol):
+    """What `current_runs` asks of a store."""
+
+    def spans(self, project: str, trace_ids: Sequence[str]) -> list[Span]:
+        """Every span of these traces, once."""
+        ...
+
+    def logs(self, project: str, trace_ids: Sequence[str]) -> list[LogRecord]:
+        """Every log record of these traces."""
+        ...
+
+    def runs_of_traces(self, project: str, trace_ids: Sequence[str]) -> list[RunSummary]:
+        """Current rows of the runs of these traces, without withdrawn ones."""
+        ...
+
+
+def current_runs(summaries: Sequence[RunSummary], store: Readable, assembly: LastAssembly) -> list[Run]:
+    """The runs as they are now, in the order of their rows, with three reads for each project.
+
+    A run that was withdrawn after its row was read is left out.
+    """
     found: dict[tuple[str, str], Run] = {}
     for project in dict.fromkeys(summary.project for summary in summaries):
-        rows = [summary for summary in summaries if summary.project == project]
+        wanted = {summary.run_id: summary for summary in summaries if summary.project == project}
+        traces = tuple(dict.fromkeys(trace for row in wanted.values() for trace in row.trace_ids))
+        rows = [row for row in store.runs_of_traces(project, traces) if row.run_id in wanted]
         traces = tuple(dict.fromkeys(trace for row in rows for trace in row.trace_ids))
-        spans, logs = _by_trace(read_spans(project, traces)), _by_trace(read_logs(project, traces))
+        spans, logs = _by_trace(store.spans(project, traces)), _by_trace(store.logs(project, traces))
         assembled: dict[tuple[str, ...], Mapping[str, Run]] = {}
         for row in rows:
             if row.trace_ids not in assembled:
@@ -126,7 +142,8 @@ def current_runs(
                 own_logs = [log for trace in row.trace_ids for log in logs.get(trace, ())]
                 assembled[row.trace_ids] = assembly.make(project, row.trace_ids, own_spans, own_logs)
             found[project, row.run_id] = current_run(row, assembled[row.trace_ids])
-    return [found[summary.project, summary.run_id] for summary in summaries]
+    keys = [(summary.project, summary.run_id) for summary in summaries]
+    return [found[key] for key in keys if key in found]
 
 
 def _by_trace(items: Iterable[_Item]) -> dict[str, list[_Item]]:

@@ -248,7 +248,7 @@ class MemoryStore:
 
     def runs_content(self, summaries: Sequence[RunSummary]) -> list[Run]:
         """The runs of these rows with their content, in their order."""
-        return current_runs(summaries, self._assembly, self.spans, self.logs)
+        return current_runs(summaries, self, self._assembly)
 
     def run_summary(self, project: str | None, run_id: str) -> RunSummary | None:
         """Its row without content; None when there is none."""

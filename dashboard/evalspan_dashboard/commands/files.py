@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evalspan.errors import InputError
-from evalspan_dashboard.commands.options import Json
+from evalspan_dashboard.commands.options import Json, read_settings
 from evalspan_dashboard.output import clean, console, errors, number, print_json, print_table, seconds, usd
 
 if TYPE_CHECKING:
@@ -89,7 +89,14 @@ def _print_runs(item: "Reconstruction") -> None:
 
 def replay(
     paths: Paths,
-    endpoint: Annotated[str, typer.Option("--endpoint", help="Collector's OTLP/gRPC address.")] = "127.0.0.1:4317",
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--endpoint",
+            help="Collector's OTLP/gRPC address.",
+            show_default="127.0.0.1, EVALSPAN_GRPC_PORT or 4317",
+        ),
+    ] = None,
     api_key: Annotated[
         str | None, typer.Option("--api-key", envvar="EVALSPAN_API_KEY", help="Key of the project to send to.")
     ] = None,
@@ -102,6 +109,7 @@ def replay(
     from evalspan_dashboard.replay import replay_paths
 
     _check(paths)
+    endpoint = endpoint or f"127.0.0.1:{read_settings().grpc_port}"
     total = replay_paths(paths, endpoint=endpoint, api_key=api_key)
     if as_json:
         print_json(total.to_json())

@@ -75,7 +75,7 @@ def keys_create(
     console.print(made.secret)
     errors.print(
         f"key {made.key.key_id} of project {project!r}; it is not shown again. Send it with "
-        'OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer KEY"'
+        'OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer KEY"; from now on senders without a key are refused'
     )
 
 

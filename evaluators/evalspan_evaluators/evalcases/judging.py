@@ -142,7 +142,7 @@ def judge_case(
     parts = _parts(spec, subject, judge, how)
     overall = overall_score(parts)
     checks = tuple(_checks(spec, subject, overall, how, graded=judge is not None))
-    verdict, reason = _verdict(parts, checks, how)
+    verdict, reason = _verdict(parts, checks, how, blind=_expects_tools(spec) and subject.tools is None)
     return CaseReport(
         spec=spec, case=subject, verdict=verdict, reason=reason, overall=overall, parts=parts, checks=checks
     )
@@ -183,7 +183,7 @@ def _parts(spec: EvalCase, case: Case, judge: Judge | None, how: JudgingOptions)
             label="Sequence",
             weight=weights.sequence_correctness,
             value=progress if sequence.value is not None or spec.expected.sequence is not None else nothing,
-            detail=_sequence_detail(sequence),
+            detail=_sequence_detail(spec, sequence),
             score=sequence,
         ),
     )
@@ -213,9 +213,9 @@ def _quality_detail(score: Score | None) -> str:
     return "LLM-as-judge" if score.value is not None else (score.error or score.reason)
 
 
-def _sequence_detail(score: Score) -> str:
+def _sequence_detail(spec: EvalCase, score: Score) -> str:
     if score.value is None:
-        return "no sequence is expected" if score.not_applicable else score.reason
+        return "no sequence is expected" if spec.expected.sequence is None else score.reason
     return "correct order" if score.passed else score.reason
 
 
@@ -280,7 +280,14 @@ def _named(name: CheckName, label: str, metric: str, case: Case, parameters: dic
     return _of(name, label, _score(create(metric, parameters), case))
 
 
-def _verdict(parts: Sequence[Part], checks: Sequence[Check], how: JudgingOptions) -> tuple[ResultVerdict, str]:
+def _expects_tools(spec: EvalCase) -> bool:
+    return bool(spec.forbidden_tools) or not _nothing_expected(spec) or spec.expected.sequence is not None
+
+
+def _verdict(
+    parts: Sequence[Part], checks: Sequence[Check], how: JudgingOptions, *, blind: bool
+) -> tuple[ResultVerdict, str]:
+    """What the checks come to; `blind` says that tools are expected or forbidden and nobody knows which ran."""
     failed = next((c for c in checks if c.passed is False and c.blocking), None)
     if failed is not None:
         return "failed", f"{failed.label}: {failed.shown}"
@@ -291,6 +298,8 @@ def _verdict(parts: Sequence[Part], checks: Sequence[Check], how: JudgingOptions
     unknown = [c for c in checks if c.passed is None]
     if how.strict and unknown:
         return "failed", f"{unknown[0].label}: {unknown[0].shown}"
+    if blind and not how.compatible:
+        return "not_applicable", "tools are expected or forbidden, but nothing tells which ran: the agent sent no spans"
     if not any(c.passed for c in checks):
         return "not_applicable", "nothing could be checked: expect tools, a sequence or texts, or configure a judge"
     return "passed", "every check passed"
