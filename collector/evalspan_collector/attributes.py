@@ -9,10 +9,12 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from evalspan_collector.wire import first_text, with_valid_strings
 
-__all__ = ["UNREADABLE", "plain", "read_message", "read_pair", "read_pairs", "read_value"]
+__all__ = ["UNREADABLE", "plain", "read_message", "read_pair", "read_pairs", "read_value", "text_of"]
 
 #: Stands for a value that is no OTLP, or nested deeper than protobuf reads.
 UNREADABLE = "..."
+#: Fields of a value within which a text that is no UTF-8 is looked for.
+_MOST = 100_000
 
 
 def plain(value: Any) -> Any:
@@ -69,13 +71,27 @@ def read_value(data: bytes) -> Any:
     return UNREADABLE if read is None else plain(read)
 
 
-def read_message(kind: Any, data: bytes) -> tuple[Any, bool]:
-    """A message, and whether its texts had to be repaired; no message where the bytes are none."""
+def text_of(data: bytes) -> tuple[str, bool]:
+    """A text, and whether it had to be repaired because it was no UTF-8."""
+    try:
+        return data.decode(), False
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace"), True
+
+
+def read_message(kind: Any, data: bytes, most: int | None = _MOST) -> tuple[Any, bool]:
+    """A message, and whether its texts had to be repaired; no message where the bytes are none.
+
+    Args:
+        kind: Class of the message.
+        data: Its bytes.
+        most: Fields after which repairing is given up, None to go through all.
+    """
     try:
         return kind.FromString(data), False
     except (ProtobufError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return kind.FromString(with_valid_strings(data, kind.DESCRIPTOR)), True
+        return kind.FromString(with_valid_strings(data, kind.DESCRIPTOR, most)), True
     except (ProtobufError, ValueError, RecursionError):
         return None, True

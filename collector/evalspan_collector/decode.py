@@ -2,23 +2,24 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from google.protobuf.message import DecodeError as ProtobufError
 
 from evalspan.errors import DecodeError
-from evalspan_collector.attributes import read_message, read_value
+from evalspan_collector.attributes import read_message, read_value, text_of
 from evalspan_collector.layout import layouts
 from evalspan_collector.otlp_schema import Event, Link, LogsData, Status, TracesData
 from evalspan_collector.raw import RawEvent, RawLink, RawSpan
-from evalspan_collector.wire import parts_of, with_valid_strings
+from evalspan_collector.wire import parts_of
 
 __all__ = [
     "Refusals",
     "bad_ids",
     "parse_request",
     "read_log_scopes",
+    "read_parts",
     "read_span_scopes",
 ]
 
@@ -54,27 +55,32 @@ def parse_request(message_type: Callable[[], Any], body: bytes, name: str) -> tu
     Raises:
         DecodeError: The bytes are not that message.
     """
-    request = message_type()
-    try:
-        request.ParseFromString(body)
-    except (ProtobufError, UnicodeDecodeError, RecursionError) as error:
-        repaired = _repaired(message_type, body)
-        if repaired is None:
-            raise DecodeError(
-                f"{len(body)} bytes are no {name}: {error}; send OTLP protobuf, or JSON as application/json"
-            ) from error
-        return repaired, True
-    return request, False
+    found, repaired = read_message(message_type, body, None)
+    if found is None:
+        raise _no_request(body, name, "it cannot be parsed")
+    return found, repaired
 
 
-def _repaired(message_type: Callable[[], Any], body: bytes) -> Any:
-    """The request with its invalid strings repaired, None when that is not what is wrong."""
-    request = message_type()
+def read_parts(message_type: Any, body: bytes, name: str) -> Iterator[Any]:
+    """A protobuf request as messages that hold the same spans or records in order: one, or many when it is large.
+
+    Args:
+        message_type: `TracesData` or `LogsData`, which hold texts as bytes.
+        body: The request.
+        name: What it should be.
+
+    Raises:
+        DecodeError: The bytes are not that message, or almost all of them are no spans; maybe not before its last part.
+    """
     try:
-        request.ParseFromString(with_valid_strings(body, request.DESCRIPTOR))
-    except (ProtobufError, ValueError, RecursionError):
-        return None
-    return request
+        for part in parts_of(body, _LARGE) if len(body) > _LARGE else (body,):
+            yield message_type.FromString(part)
+    except (ProtobufError, ValueError, RecursionError) as error:
+        raise _no_request(body, name, error) from error
+
+
+def _no_request(body: bytes, name: str, why: object) -> DecodeError:
+    return DecodeError(f"{len(body)} bytes are no {name}: {why}; send OTLP protobuf, or JSON as application/json")
 
 
 #: A scope: resource attributes, scope {name, version}, its items.
@@ -92,24 +98,15 @@ def read_span_scopes(body: bytes, refusals: Refusals) -> Iterator[SpanScope]:
     Raises:
         DecodeError: The bytes are no such request.
     """
-    for part in _parts(body):
-        request, damaged = parse_request(TracesData, part, "ExportTraceServiceRequest")
+    for request in read_parts(TracesData, body, "ExportTraceServiceRequest"):
         for resource_spans in request.resource_spans:
             resource = layouts.read(resource_spans.resource.attributes[:])[0]
             for scope_spans in resource_spans.scope_spans:
-                scope = {"name": scope_spans.scope.name, "version": scope_spans.scope.version}
-                spans = _spans(scope_spans.spans, refusals)
-                yield resource, scope, _marked(spans) if damaged else spans
+                yield resource, _scope(scope_spans.scope), _spans(scope_spans.spans, refusals)
 
 
-def _parts(body: bytes) -> Iterable[bytes]:
-    """A large request in parts, any other as it is."""
-    if len(body) <= _LARGE:
-        return (body,)
-    try:
-        return parts_of(body, _LARGE)
-    except ValueError:  # told by the parser
-        return (body,)
+def _scope(scope: Any) -> dict[str, Any]:
+    return {"name": text_of(scope.name)[0], "version": text_of(scope.version)[0]}
 
 
 def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
@@ -128,6 +125,7 @@ def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
             refusals[bad_ids(span.trace_id, span.span_id) or "bad id"] += 1
             continue
         attributes, layout, damaged, lost = read(span.attributes[:])
+        name, repaired = _names[span.name]
         status = span.status
         code, message = _statuses[status] if status else (0, "")
         events, links = span.events, span.links
@@ -135,7 +133,7 @@ def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
             trace_id,
             span_id,
             "" if parent_id == _NO_SPAN else parent_id,
-            sys.intern(span.name),
+            name,
             span.kind,
             span.flags,
             min(span.start_time_unix_nano, _MAX_NS),
@@ -146,12 +144,28 @@ def _spans(spans: Any, refusals: Refusals) -> Iterator[RawSpan]:
             (),
             (),
             span.dropped_attributes_count + lost,
-            damaged,
+            damaged or repaired,
             layout,
         )
         if events or links:
             _add_rare(found, events, links)
         yield found
+
+
+class _Names(dict[bytes, tuple[str, bool]]):
+    """Names of spans as text, and whether that had to be repaired; the same few come with most spans."""
+
+    def __missing__(self, data: bytes) -> tuple[str, bool]:
+        text, repaired = text_of(data)
+        found = sys.intern(text), repaired
+        if len(data) <= 80:
+            if len(self) >= 4_096:
+                self.clear()
+            self[data] = found
+        return found
+
+
+_names = _Names()
 
 
 class _Statuses(dict[bytes, tuple[int, str]]):
@@ -191,13 +205,6 @@ def _add_rare(span: RawSpan, events: Any, links: Any) -> None:
     span.events, span.links = read_events, read_links
 
 
-def _marked(spans: Iterator[RawSpan]) -> Iterator[RawSpan]:
-    """Spans of a repaired request: those with a replaced byte are marked."""
-    for span in spans:
-        span.damaged |= "\ufffd" in span.name or any("\ufffd" in str(pair) for pair in span.attributes.items())
-        yield span
-
-
 def read_log_scopes(body: bytes, refusals: Refusals) -> Iterator[LogScope]:
     """Scopes of an ExportLogsServiceRequest in protobuf: (trace id, span id, event) of each record.
 
@@ -205,18 +212,17 @@ def read_log_scopes(body: bytes, refusals: Refusals) -> Iterator[LogScope]:
         DecodeError: The bytes are no such request.
     """
     del refusals  # records without ids are no error: they belong to no span
-    request, _ = parse_request(LogsData, body, "ExportLogsServiceRequest")
-    for resource_logs in request.resource_logs:
-        resource = layouts.read(resource_logs.resource.attributes[:])[0]
-        for scope_logs in resource_logs.scope_logs:
-            scope = {"name": scope_logs.scope.name, "version": scope_logs.scope.version}
-            yield resource, scope, _records(scope_logs.log_records)
+    for request in read_parts(LogsData, body, "ExportLogsServiceRequest"):
+        for resource_logs in request.resource_logs:
+            resource = layouts.read(resource_logs.resource.attributes[:])[0]
+            for scope_logs in resource_logs.scope_logs:
+                yield resource, _scope(scope_logs.scope), _records(scope_logs.log_records)
 
 
 def _records(records: Any) -> Iterator[tuple[str, str, RawEvent]]:
     for record in records:
         attributes = layouts.read(record.attributes[:])[0]
         time_ns = min(record.time_unix_nano or record.observed_time_unix_nano, _MAX_NS)
-        name = record.event_name or str(attributes.get("event.name") or "")
+        name = text_of(record.event_name)[0] or str(attributes.get("event.name") or "")
         body = read_value(record.body) if record.body else None
         yield record.trace_id.hex(), record.span_id.hex(), RawEvent(name, time_ns, attributes, body)

@@ -5,22 +5,17 @@ tools. A key with few values is constant, one with many varies, and which is whi
 with the same keys and the same constants share a layout, and whatever follows from constants is worked out once for it.
 """
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf.message import DecodeError as ProtobufError
 
 from evalspan_collector.attributes import read_pair, read_pairs
+from evalspan_collector.heads import Heads
 from evalspan_collector.lenient_json import is_list
-from evalspan_collector.wire import varint
 
 __all__ = ["Layout", "Layouts", "layouts"]
 
-_KEY = 0x0A  # tag of KeyValue.key
-_VALUE = 0x12  # tag of KeyValue.value
-_TEXT = 0x0A  # tag of AnyValue.string_value
-_INT = 0x18  # tag of AnyValue.int_value
 #: A key with more values than this varies.
 _VALUES = 16
 #: Longer pairs are never constant; tool definitions and system prompts are mostly shorter.
@@ -28,6 +23,9 @@ _LONG = 16_384
 #: Beyond these everything is forgotten and learnt again: bytes of constants, keys and layouts come from outside.
 _MAX_BYTES = 8 << 20
 _MAX_LAYOUTS = 4_096
+#: Keys in all layouts, and in one: no instrumentation gives a span as many.
+_MAX_PLACES = 262_144
+_WIDE = 1_024
 #: Layouts with the same constants at the same places.
 _ALIKE = 8
 #: Layouts are worth their making when so many spans have each.
@@ -46,14 +44,14 @@ class Layout:
 
     __slots__ = ("_lists", "_places", "constants", "forms", "keys", "varying")
 
-    def __init__(self, keys: tuple[str, ...], values: Iterable["_Constant | None"]) -> None:
+    def __init__(self, keys: tuple[str, ...], values: Iterable["_Constant | None"], heads: Heads) -> None:
         held = tuple(zip(keys, values, strict=True))
         self.keys = keys
         self.constants: dict[str, Any] = {k: None if v is None else v.value for k, v in held}
         self.varying = tuple(k for k, v in held if v is None)
         self.forms: dict[str | None, Any] = {}
         self._lists = tuple(k for k, v in self.constants.items() if isinstance(v, list))
-        self._places = tuple((n, k, *_heads_of(k)) for n, (k, v) in enumerate(held) if v is None)
+        self._places = tuple((n, k, *heads.of(k)) for n, (k, v) in enumerate(held) if v is None)
 
     def read(self, pairs: list[bytes]) -> dict[str, Any] | None:
         """The attributes of a span with these constants, None when its other keys are not those of this layout.
@@ -102,7 +100,8 @@ class Layouts:
         #: Key to the number of its constants.
         self._known: dict[str, int] = {}
         self._limit = _VALUES
-        self._made = self._held_bytes = self._spans = 0
+        self._heads = Heads()
+        self._made = self._keys = self._held_bytes = self._spans = 0
 
     def read(self, pairs: list[bytes]) -> tuple[dict[str, Any], Layout | None, bool, int]:
         """Attributes from serialised KeyValues; the last of equal keys wins.
@@ -117,14 +116,16 @@ class Layouts:
                 found = layout.read(pairs)
                 if found is not None:
                     return found, layout, False, 0
-            return *self._learn(pairs), False, 0
+            if len(pairs) <= _WIDE:
+                return *self._learn(pairs), False, 0
         except (UnicodeDecodeError, ProtobufError):
-            found, damaged, lost = read_pairs(pairs)
-            return found, None, damaged, lost
+            pass
+        found, damaged, lost = read_pairs(pairs)
+        return found, None, damaged, lost
 
     def _learn(self, pairs: list[bytes]) -> tuple[dict[str, Any], Layout | None]:
-        """Read pairs and keep how they were laid out, unless a key comes twice."""
-        if self._made >= _MAX_LAYOUTS or self._held_bytes >= _MAX_BYTES:
+        """Read pairs and keep how they were laid out, unless a key comes twice or there are too many alike."""
+        if self._made >= _MAX_LAYOUTS or self._keys >= _MAX_PLACES or self._held_bytes >= _MAX_BYTES:
             self._make_room()
         read = [*map(read_pair, pairs)]
         found = dict(read)
@@ -139,11 +140,13 @@ class Layouts:
                 self._held_bytes += len(pair)
                 self._constants[pair] = _Constant([*value] if isinstance(value, list) else value)
         constants = tuple(map(self._constants.get, pairs))
-        layout = Layout(tuple(found), constants)
         alike = self._layouts.setdefault(constants, [])
-        if len(alike) < _ALIKE:
-            alike.append(layout)
-            self._made += 1
+        if len(alike) >= _ALIKE:
+            return found, None
+        layout = Layout(tuple(found), constants, self._heads)
+        alike.append(layout)
+        self._made += 1
+        self._keys += len(pairs)
         return found, layout
 
     def _make_room(self) -> None:
@@ -157,7 +160,8 @@ class Layouts:
         self._constants.clear()
         self._layouts.clear()
         self._known.clear()
-        self._made = self._held_bytes = self._spans = 0
+        self._heads.forget()
+        self._made = self._keys = self._held_bytes = self._spans = 0
 
 
 #: What this process has learnt.
@@ -172,51 +176,6 @@ def _is_flat(value: Any) -> bool:
     return type(value) in _SCALARS or (is_list(value) and all(type(v) in _SCALARS for v in value))
 
 
-class _Heads(dict[int, bytes]):
-    """All bytes before the value in a pair of a key, by the length of the pair."""
-
-    __slots__ = ("_after", "_start")
-
-    def __init__(self, start: bytes, after: Callable[[int], bytes]) -> None:
-        super().__init__()
-        self._start = start
-        self._after = after
-
-    def __missing__(self, length: int) -> bytes:
-        if len(self) >= 8_192:
-            self.clear()
-        after = self._after(length - len(self._start))
-        head = self[length] = self._start + after if after else _NEVER
-        return head
-
-
-#: Longer than every pair whose length fits no text: those are short, or next to a power of 128.
-_NEVER = bytes(2_097_152 + 4_096)
-
-
-@lru_cache(maxsize=1_024)
-def _heads_of(key: str) -> tuple[_Heads, _Heads]:
-    """What stands before a text, and before a whole number that is not negative."""
-    name = key.encode()
-    start = bytes((_KEY,)) + varint(len(name)) + name
-    return _Heads(start, _before_text), _Heads(start, _before_count)
-
-
-def _before_text(size: int) -> bytes:
-    """What stands between key and text where both take `size` bytes; empty when no text fits."""
-    for width in range(4, 14):
-        text = bytes((_TEXT,)) + varint(max(0, size - width))
-        head = bytes((_VALUE,)) + varint(len(text) + max(0, size - width)) + text
-        if len(head) == width <= size:
-            return head
-    return b""
-
-
-def _before_count(size: int) -> bytes:
-    """The same for a whole number of at most 63 bits."""
-    return bytes((_VALUE, size - 2, _INT)) if 4 <= size <= 12 else b""
-
-
 class _Whole(dict[bytes, int]):
     """Whole numbers by their bytes; most are counts, and few."""
 
@@ -227,7 +186,7 @@ class _Whole(dict[bytes, int]):
                 raise ProtobufError("bytes behind a number")
             value |= (byte & 0x7F) << shift
             shift += 7
-        if data[-1] >= 0x80:
+        if not data or data[-1] >= 0x80:
             raise ProtobufError("a number without end")
         value |= data[-1] << shift
         if len(data) < 3:

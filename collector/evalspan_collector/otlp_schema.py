@@ -2,7 +2,8 @@
 
 Protobuf makes two Python objects for each attribute that is looked at, and attributes are most of a span. Read as
 bytes, one by one, they cost half of that: see `layout`. A value that cannot be read, or is nested too deep, then
-costs itself and not the request that it came with. Fields that nobody reads are left out. The bytes on the wire are
+costs itself and not the request that it came with. Texts of requests are bytes too, so that one that is no UTF-8 costs
+itself and a request that cannot be parsed is none. Fields that nobody reads are left out. The bytes on the wire are
 OTLP's.
 """
 
@@ -19,12 +20,12 @@ FIELDS: dict[str, tuple[tuple[int, str, str], ...]] = {
     "ResourceSpans": ((1, "resource", "Resource"), (2, "scope_spans", "ScopeSpans*")),
     "ScopeSpans": ((1, "scope", "InstrumentationScope"), (2, "spans", "Span*")),
     "Resource": ((1, "attributes", "bytes*"),),
-    "InstrumentationScope": ((1, "name", "string"), (2, "version", "string")),
+    "InstrumentationScope": ((1, "name", "bytes"), (2, "version", "bytes")),
     "Span": (
         (1, "trace_id", "bytes"),
         (2, "span_id", "bytes"),
         (4, "parent_span_id", "bytes"),
-        (5, "name", "string"),
+        (5, "name", "bytes"),
         (6, "kind", "int32"),
         (7, "start_time_unix_nano", "fixed64"),
         (8, "end_time_unix_nano", "fixed64"),
@@ -48,7 +49,7 @@ FIELDS: dict[str, tuple[tuple[int, str, str], ...]] = {
         (9, "trace_id", "bytes"),
         (10, "span_id", "bytes"),
         (11, "observed_time_unix_nano", "fixed64"),
-        (12, "event_name", "string"),
+        (12, "event_name", "bytes"),
     ),
 }
 

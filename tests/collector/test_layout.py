@@ -1,6 +1,8 @@
 """Attributes read from the bytes of their pairs are those that protobuf itself reads."""
 
 import sys
+import tracemalloc
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -137,3 +139,62 @@ def test_more_values_than_are_held_are_all_read_and_the_room_is_bounded() -> Non
         assert layouts.read(pairs)[0] == {f"key {n}": n, "text": "x" * n}
     assert sys.getsizeof(layouts._layouts) < 1 << 20
     assert layouts._held_bytes < 10 << 20
+
+
+@pytest.mark.parametrize("length", [2_101_247, 2_101_248, 2_101_249, 2_101_250, 2_097_162, 130, 131, 132, 4])
+def test_a_pair_of_zeros_is_lost_whatever_is_known(length: int) -> None:
+    layouts = Layouts()
+    layouts.read([KeyValue(key="k", value=AnyValue(string_value="x" * 20_000)).SerializeToString()])
+    assert layouts.read([bytes(length)]) == ({"": "..."}, None, False, 1)
+
+
+@pytest.mark.parametrize("length", [1, 200, 50_000])
+def test_what_is_held_for_keys_is_bounded_and_forgotten(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalspan_collector.heads._MAX_BYTES", 300_000, raising=False)
+    layouts = Layouts()
+    layouts._limit = 0  # all vary
+    keys = [f"{number}" + "k" * length for number in range(4)]
+    tracemalloc.start()
+    try:
+        for size in range(2_000):
+            for key in keys:
+                pair = KeyValue(key=key, value=AnyValue(string_value="v" * size)).SerializeToString()
+                assert layouts.read([pair])[0] == {key: "v" * size}
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+        layouts.forget()
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_held_for_layouts_is_bounded_by_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalspan_collector.layout._MAX_PLACES", 10_000, raising=False)
+    layouts = Layouts()
+    for number in range(100):
+        pairs = [KeyValue(key=f"{place}", value=AnyValue(bool_value=True)) for place in range(number, number + 300)]
+        layouts.read([pair.SerializeToString() for pair in pairs])
+    assert sum(len(one.keys) for alike in layouts._layouts.values() for one in alike) <= 10_300
+
+
+def _alike(keys: Iterable[str]) -> list[bytes]:
+    """Pairs that are never constant."""
+    value = AnyValue(kvlist_value=KeyValueList(values=[KeyValue(key="k")]))
+    return [KeyValue(key=key, value=value).SerializeToString() for key in keys]
+
+
+def test_a_span_with_very_many_attributes_has_no_layout() -> None:
+    found, layout, damaged, lost = Layouts().read(_alike(map(str, range(20_000))))
+    assert (found, damaged, lost) == ({str(n): {"k": None} for n in range(20_000)}, False, 0)
+    assert layout is None
+
+
+def test_nothing_is_held_for_keys_of_spans_without_a_layout() -> None:
+    layouts = Layouts()
+    spans = [[sys.intern(f"{number} {place}") for place in range(40)] for number in range(200)]
+    tracemalloc.start()
+    try:
+        for keys in spans:
+            assert [*layouts.read(_alike(keys))[0]] == keys
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()

@@ -1,8 +1,8 @@
 """Check: can a request be read, and which of its spans will be refused; asked while the sender waits, so cheap."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from evalspan_collector.decode import Refusals, bad_ids, parse_request
+from evalspan_collector.decode import Refusals, bad_ids, read_parts
 from evalspan_collector.decode_json import read_json_log_scopes, read_json_span_scopes
 from evalspan_collector.otlp_schema import LogsData, TracesData
 
@@ -36,7 +36,12 @@ def check_traces(body: bytes, *, json: bool) -> Check:
     if json:
         total = sum(1 for _, _, spans in read_json_span_scopes(body, refusals) for _ in spans)
         return _result(total, refusals)
-    request, _ = parse_request(TracesData, body, "ExportTraceServiceRequest")
+    parts = read_parts(TracesData, body, "ExportTraceServiceRequest")
+    return _result(sum(_usable(request, refusals) for request in parts), refusals)
+
+
+def _usable(request: Any, refusals: Refusals) -> int:
+    """Spans whose ids are some."""
     total = 0
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
@@ -46,7 +51,7 @@ def check_traces(body: bytes, *, json: bool) -> Check:
                     refusals[bad_ids(trace_id, span_id) or "bad id"] += 1
                 else:
                     total += 1
-    return _result(total, refusals)
+    return total
 
 
 def check_logs(body: bytes, *, json: bool) -> Check:
@@ -58,8 +63,8 @@ def check_logs(body: bytes, *, json: bool) -> Check:
     refusals = Refusals()
     if json:
         return _result(sum(1 for _, _, records in read_json_log_scopes(body, refusals) for _ in records), refusals)
-    request, _ = parse_request(LogsData, body, "ExportLogsServiceRequest")
-    total = sum(len(scope.log_records) for resource in request.resource_logs for scope in resource.scope_logs)
+    parts = read_parts(LogsData, body, "ExportLogsServiceRequest")
+    total = sum(len(s.log_records) for request in parts for r in request.resource_logs for s in r.scope_logs)
     return _result(total, refusals)
 
 
