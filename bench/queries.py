@@ -213,8 +213,8 @@ def _queries(store: ClickHouseStore, now_ns: int, rng: random.Random) -> dict[st
         "overview, a week": lambda: overview(week),
         "overview, a month": lambda: overview(month),
         "run page": lambda: queries.run_page(store, rng.choice(ids), project=PROJECT),
-        "run_series, a month": lambda: store.run_series(whole),
-        "score_series, a month": lambda: store.score_series(whole),
+        "run trend, a month": lambda: store.run_trend(whole),
+        "score trend, a month": lambda: store.score_trend(whole),
         "facets, a month": lambda: store.facets(None, since_ns=now_ns - 30 * day),
         "alert, pass rate of an hour": lambda: store.aggregate(
             AggregateQuery(project=PROJECT, of="pass_rate", metric="grounding", since_ns=now_ns - 3600 * _S)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from evalspan_collector.records import AlertEvent, AlertState, OutcomeRecord, RunSummary, ScoreRecord
@@ -32,6 +32,8 @@ __all__ = [
 NS = 1_000_000_000
 #: Reads of one screen that run at the same time.
 _AT_ONCE = 4
+#: Failed scores that the overview names.
+_WORST = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +135,15 @@ class Marked:
     evidence: dict[str, Any] | None
 
 
-def _totals(points: Sequence[RunPoint]) -> Totals:
-    costs = [p.cost_usd for p in points if p.cost_usd is not None]
-    slow = [p.latency_p95_s for p in points if p.latency_p95_s is not None]
+def _totals(point: RunPoint | None) -> Totals:
+    if point is None:
+        return Totals(runs=0, errors=0, cost_usd=None, cost_unknown_calls=0, latency_p95_s=None)
     return Totals(
-        runs=sum(p.runs for p in points),
-        errors=sum(p.errors for p in points),
-        cost_usd=sum(costs) if costs else None,
-        cost_unknown_calls=sum(p.cost_unknown_calls for p in points),
-        latency_p95_s=max(slow) if slow else None,
+        runs=point.runs,
+        errors=point.errors,
+        cost_usd=point.cost_usd,
+        cost_unknown_calls=point.cost_unknown_calls,
+        latency_p95_s=point.latency_p95_s,
     )
 
 
@@ -172,37 +174,27 @@ def overview(
     """Totals and series of the window up to now, and totals of the window before it."""
     start = now_ns - window.seconds * NS
 
-    def series(since_ns: int, until_ns: int) -> SeriesQuery:
-        return SeriesQuery(
-            since_ns=since_ns,
-            until_ns=until_ns,
-            step_s=window.step_s,
-            project=project,
-            agent=agent,
-            environment=environment,
-        )
-
-    current, previous = series(start, now_ns + NS), series(start - window.seconds * NS, start)
-    # Percentiles of a whole window come from one bucket as wide as the window, never from averages of buckets.
-    whole = replace(current, step_s=10 * 365 * 86_400)
+    query = SeriesQuery(
+        since_ns=start,
+        until_ns=now_ns + NS,
+        step_s=window.step_s,
+        project=project,
+        agent=agent,
+        environment=environment,
+    )
+    failed = ScoreQuery(project=project, agent=agent, passed=False, since_ns=start, worst_first=True, limit=_WORST)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        runs = pool.submit(store.run_series, current)
-        scores = pool.submit(store.score_series, current)
-        total = pool.submit(store.run_series, whole)
-        total_before = pool.submit(store.run_series, replace(whole, since_ns=previous.since_ns, until_ns=start))
-        scores_before = pool.submit(store.score_series, previous)
-        failed = pool.submit(store.scores, ScoreQuery(project=project, passed=False, since_ns=start, limit=60))
-    worst = failed.result()
-    if agent is not None:
-        worst = [s for s in worst if s.agent == agent]
+        runs, scores = pool.submit(store.run_trend, query), pool.submit(store.score_trend, query)
+        worst = store.scores(failed)
+    run_trend, score_trend = runs.result(), scores.result()
     return Overview(
-        now=_totals(total.result()),
-        before=_totals(total_before.result()),
-        metrics=_metric_totals(scores.result()),
-        metrics_before=_metric_totals(scores_before.result()),
-        runs=tuple(runs.result()),
-        scores=tuple(scores.result()),
-        worst=tuple(sorted(worst, key=lambda s: (s.value if s.value is not None else 1.0, -s.run_started_ns))[:10]),
+        now=_totals(run_trend.whole),
+        before=_totals(run_trend.before),
+        metrics=_metric_totals(score_trend.points),
+        metrics_before=_metric_totals(score_trend.before),
+        runs=run_trend.points,
+        scores=score_trend.points,
+        worst=tuple(worst),
     )
 
 

@@ -9,14 +9,16 @@ from typing import Any
 import streamlit as st
 
 from evalspan.errors import EvalspanError, StoreError
-from evalspan_collector.store.contract import Store
+from evalspan_collector.store.contract import Facets, Store
 from evalspan_dashboard import queries
 from evalspan_dashboard.commands.options import connect, own_project, read_settings
 from evalspan_dashboard.safe import plain
 
-__all__ = ["Filters", "filters", "guarded", "own_project", "run_link", "store", "table"]
+__all__ = ["Filters", "facets", "filters", "guarded", "own_project", "run_link", "store", "table"]
 
 ALL = "all"
+#: What the filters offer is read again after this part of the window: 4 seconds for a day, 2 minutes for a month.
+_FRESH = 20_000
 
 
 @st.cache_resource(show_spinner=False)
@@ -55,14 +57,25 @@ def _choice(name: str, title: str, options: list[str], default: str) -> str:
     return chosen
 
 
+def facets(project: str | None, window: queries.Window, now_ns: int) -> Facets:
+    """Values that the filters offer; over a long window they may be a few minutes old."""
+    return _facets(project, window.seconds, now_ns // max(window.seconds * queries.NS // _FRESH, 1))
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _facets(project: str | None, window_s: int, slot: int) -> Facets:
+    del slot  # a later slot asks again
+    return queries.facets(store(), project=project, since_ns=time.time_ns() - window_s * queries.NS)
+
+
 def filters() -> Filters:
     """Draw the filters in the side bar and return what is chosen."""
     names = [window.name for window in queries.WINDOWS]
     chosen = _choice("window", "Time", names, names[1])
     window = next(w for w in queries.WINDOWS if w.name == chosen)
     now_ns = time.time_ns()
-    found = queries.facets(store(), project=own_project(), since_ns=now_ns - window.seconds * queries.NS)
     only = own_project()
+    found = facets(only, window, now_ns)
     project = only or _choice("project", "Project", [ALL, *found.projects], ALL)
     agent = _choice("agent", "Agent", [ALL, *found.agents], ALL)
     return Filters(

@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 from evalspan_collector.records import AlertEvent, AlertState, JudgeCallRecord, OutcomeRecord, ScoreRecord
 from evalspan_collector.run import ModelCall, Run, Step, ToolCall
 from evalspan_collector.span import LogRecord, Span, SpanEvent, SpanKind, SpanLink, Usage
-from evalspan_collector.store.contract import AggregateQuery, RunQuery, ScoreQuery, SeriesQuery, Store
+from evalspan_collector.store.contract import (
+    AggregateQuery,
+    RunQuery,
+    RunTrend,
+    ScoreQuery,
+    ScoreTrend,
+    SeriesQuery,
+    Store,
+)
 from evalspan_collector.store.current import Stamp
 from evalspan_collector.store.span_block import SpanBlock
 
@@ -499,7 +507,7 @@ def test_a_run_whose_start_moved_leaves_its_old_window(store: Store) -> None:
     store.write_runs([run("r1", started_ns=now - hour, agent="early")], token="1")
     store.write_runs([run("r1", started_ns=now - 5 * hour, agent="late", revision=2)], token="2")
     window = SeriesQuery(since_ns=now - 2 * hour, until_ns=now, step_s=60)
-    assert store.run_series(window) == []
+    assert store.run_trend(window).points == ()
     assert store.runs(RunQuery(since_ns=window.since_ns)) == []
     assert store.facets(None, since_ns=window.since_ns).agents == ()
     assert store.runs(RunQuery(agent="early")) == []
@@ -513,8 +521,8 @@ def test_the_same_run_in_two_projects_is_two_runs(store: Store) -> None:
         store.write_scores([score("r1", project=project, created_ns=now, run_started_ns=now)], token=f"s{project}")
     assert {row.project for row in store.runs(RunQuery())} == {"a", "b"}
     window = SeriesQuery(since_ns=now - SECOND, until_ns=now + SECOND, step_s=60)
-    assert sum(point.runs for point in store.run_series(window)) == 2
-    assert sum(point.scored for point in store.score_series(window)) == 2
+    assert sum(point.runs for point in store.run_trend(window).points) == 2
+    assert sum(point.scored for point in store.score_trend(window).points) == 2
     assert {row.project for row in store.scores(ScoreQuery(run_ids=("r1",)))} == {"a", "b"}
 
 
@@ -811,12 +819,12 @@ def test_an_aggregate_names_the_worst_runs_first(numbers: Store) -> None:
 
 def test_series_are_in_aligned_buckets_without_empty_ones(numbers: Store) -> None:
     query = SeriesQuery(project="default", since_ns=0, until_ns=2**62, step_s=60)
-    first, second = numbers.run_series(query)
+    first, second = numbers.run_trend(query).points
     assert first.start_ns % (60 * SECOND) == 0
     assert (first.runs, first.errors, first.input_tokens) == (1, 0, 10)
     assert first.cost_usd == pytest.approx(0.1)
     assert (second.runs, second.errors, second.input_tokens, second.latency_p50_s) == (2, 1, None, 2.0)
-    points = {(p.start_ns, p.metric): p for p in numbers.score_series(query)}
+    points = {(p.start_ns, p.metric): p for p in numbers.score_trend(query).points}
     assert len(points) == 3
     one = points[first.start_ns, "grounding"]
     assert (one.scored, one.passed, one.average, one.errors) == (1, 1, 1.0, 1)
@@ -824,8 +832,43 @@ def test_series_are_in_aligned_buckets_without_empty_ones(numbers: Store) -> Non
     two = points[second.start_ns, "grounding"]
     assert (two.scored, two.passed, two.not_applicable) == (2, 0, 1)
     assert two.average == pytest.approx(0.35)
-    assert numbers.run_series(replace(query, agent="helper"))[0].runs == 1
-    assert numbers.run_series(replace(query, environment="prod")) == [first]
+    assert numbers.run_trend(replace(query, agent="helper")).points[0].runs == 1
+    assert numbers.run_trend(replace(query, environment="prod")).points == (first,)
+
+
+def test_a_trend_is_beside_the_window_before(numbers: Store) -> None:
+    query = SeriesQuery(project="default", since_ns=NOW + 60 * SECOND, until_ns=NOW + 120 * SECOND + 1, step_s=1)
+    trend = numbers.run_trend(query)
+    assert [(p.start_ns, p.runs) for p in trend.points] == [(p.start_ns, 1) for p in trend.points]
+    assert len(trend.points) == 2
+    assert trend.whole is not None
+    assert (trend.whole.start_ns, trend.whole.runs, trend.whole.errors) == (query.since_ns, 2, 1)
+    assert trend.whole.latency_p95_s == 2.0
+    assert trend.whole.cost_usd == pytest.approx(0.4)
+    assert trend.before is not None
+    assert (trend.before.start_ns, trend.before.runs, trend.before.latency_p95_s) == (NOW - 1, 1, 1.0)
+    scores = numbers.score_trend(query)
+    assert [(p.metric, p.scored, p.errors) for p in scores.before] == [("grounding", 1, 1)]
+    assert sorted((p.metric, p.scored, p.average) for p in scores.points) == [
+        ("grounding", 1, 0.2),
+        ("grounding", 1, 0.5),
+        ("other", 1, 0.9),
+    ]
+    # Nothing is left of the window before when nothing started in it, and of both where there was nothing.
+    assert numbers.run_trend(replace(query, since_ns=NOW - SECOND)).before is None
+    assert numbers.run_trend(replace(query, project="none")) == RunTrend()
+    assert numbers.score_trend(replace(query, project="none")) == ScoreTrend()
+
+
+def test_the_worst_scores_come_first_when_asked_for(numbers: Store) -> None:
+    def named(**filters: Any) -> list[tuple[str, float | None]]:
+        found = numbers.scores(ScoreQuery(project="default", worst_first=True, **filters))
+        return [(s.run_id, s.value) for s in found]
+
+    assert named(limit=3) == [("b", 0.2), ("c", 0.5), ("c", 0.9)]
+    assert named()[-2:] == [("b", None), ("a", None)]
+    assert named(agent="helper") == [("c", 0.5), ("c", 0.9)]
+    assert named(run_ids=("a", "b"), metric="grounding", limit=2) == [("b", 0.2), ("a", 1.0)]
 
 
 def test_facets_are_the_values_that_occur(numbers: Store) -> None:

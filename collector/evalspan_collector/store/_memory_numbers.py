@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from evalspan_collector.records import Aggregate, RunSummary, ScoreRecord
-from evalspan_collector.store.contract import AggregateQuery, RunPoint, ScorePoint, SeriesQuery
+from evalspan_collector.store.contract import AggregateQuery, RunPoint, RunTrend, ScorePoint, ScoreTrend, SeriesQuery
 
-__all__ = ["aggregate", "run_series", "score_series"]
+__all__ = ["aggregate", "run_trend", "score_trend"]
 
 _WORST: Final = 5
 _SECOND: Final = 1_000_000_000
@@ -103,51 +103,64 @@ def _total(values: Sequence[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def run_series(query: SeriesQuery, runs: Sequence[RunSummary]) -> list[RunPoint]:
-    """Runs in buckets; empty ones are left out."""
+def run_trend(query: SeriesQuery, runs: Sequence[RunSummary]) -> RunTrend:
+    """Runs of a window and of the one before it: buckets without empty ones, and each window as one."""
     step = query.step_s * _SECOND
     buckets: dict[int, list[RunSummary]] = defaultdict(list)
+    windows: dict[bool, list[RunSummary]] = defaultdict(list)
     for run in runs:
-        buckets[run.started_ns // step * step].append(run)
-    points: list[RunPoint] = []
-    for start, group in sorted(buckets.items()):
-        durations = [run.duration_s for run in group if run.duration_s is not None]
-        points.append(
-            RunPoint(
-                start_ns=start,
-                runs=len(group),
-                errors=sum(run.status == "error" for run in group),
-                cost_usd=_sum([run.cost_usd for run in group]),
-                cost_unknown_calls=sum(run.cost_unknown_calls for run in group),
-                input_tokens=_total([run.input_tokens for run in group]),
-                output_tokens=_total([run.output_tokens for run in group]),
-                latency_p50_s=_quantile(durations, 0.5) if durations else None,
-                latency_p95_s=_quantile(durations, 0.95) if durations else None,
-            )
-        )
-    return points
+        is_now = run.started_ns >= query.since_ns
+        windows[is_now].append(run)
+        if is_now:
+            buckets[run.started_ns // step * step].append(run)
+    return RunTrend(
+        points=tuple(_run_point(start, group) for start, group in sorted(buckets.items())),
+        whole=_run_point(query.since_ns, windows[True]) if windows[True] else None,
+        before=_run_point(query.before_ns, windows[False]) if windows[False] else None,
+    )
 
 
-def score_series(query: SeriesQuery, scores: Sequence[ScoreRecord]) -> list[ScorePoint]:
-    """Scores in buckets, per metric."""
+def _run_point(start_ns: int, group: Sequence[RunSummary]) -> RunPoint:
+    durations = [run.duration_s for run in group if run.duration_s is not None]
+    return RunPoint(
+        start_ns=start_ns,
+        runs=len(group),
+        errors=sum(run.status == "error" for run in group),
+        cost_usd=_sum([run.cost_usd for run in group]),
+        cost_unknown_calls=sum(run.cost_unknown_calls for run in group),
+        input_tokens=_total([run.input_tokens for run in group]),
+        output_tokens=_total([run.output_tokens for run in group]),
+        latency_p50_s=_quantile(durations, 0.5) if durations else None,
+        latency_p95_s=_quantile(durations, 0.95) if durations else None,
+    )
+
+
+def score_trend(query: SeriesQuery, scores: Sequence[ScoreRecord]) -> ScoreTrend:
+    """Scores of a window in buckets per metric, and those of the window before it per metric."""
     step = query.step_s * _SECOND
     buckets: dict[tuple[int, str], list[ScoreRecord]] = defaultdict(list)
+    before: dict[str, list[ScoreRecord]] = defaultdict(list)
     for score in scores:
-        buckets[score.run_started_ns // step * step, score.metric].append(score)
-    points: list[ScorePoint] = []
-    for (start, metric), group in sorted(buckets.items()):
-        good = [s for s in group if s.error is None and not s.not_applicable and s.value is not None]
-        values = [s.value for s in good if s.value is not None]
-        points.append(
-            ScorePoint(
-                start_ns=start,
-                metric=metric,
-                scored=len(good),
-                passed=sum(1 for s in good if s.passed),
-                average=_mean(values) if values else None,
-                errors=sum(s.error is not None for s in group),
-                not_applicable=sum(s.error is None and s.not_applicable for s in group),
-                judge_cost_usd=_sum([s.judge_cost_usd for s in group]),
-            )
-        )
-    return points
+        if score.run_started_ns < query.since_ns:
+            before[score.metric].append(score)
+        else:
+            buckets[score.run_started_ns // step * step, score.metric].append(score)
+    return ScoreTrend(
+        points=tuple(_score_point(start, metric, group) for (start, metric), group in sorted(buckets.items())),
+        before=tuple(_score_point(query.before_ns, metric, group) for metric, group in sorted(before.items())),
+    )
+
+
+def _score_point(start_ns: int, metric: str, group: Sequence[ScoreRecord]) -> ScorePoint:
+    good = [s for s in group if s.error is None and not s.not_applicable and s.value is not None]
+    values = [s.value for s in good if s.value is not None]
+    return ScorePoint(
+        start_ns=start_ns,
+        metric=metric,
+        scored=len(good),
+        passed=sum(1 for s in good if s.passed),
+        average=_mean(values) if values else None,
+        errors=sum(s.error is not None for s in group),
+        not_applicable=sum(s.error is None and s.not_applicable for s in group),
+        judge_cost_usd=_sum([s.judge_cost_usd for s in group]),
+    )

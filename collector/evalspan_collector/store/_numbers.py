@@ -2,7 +2,8 @@
 
 # ruff: noqa: S608 - statements are put together from constants of ours; values travel as parameters
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from evalspan_collector.records import Aggregate
@@ -14,7 +15,15 @@ from evalspan_collector.store._current import (
     written_since,
 )
 from evalspan_collector.store.client import Client
-from evalspan_collector.store.contract import AggregateQuery, Facets, RunPoint, ScorePoint, SeriesQuery
+from evalspan_collector.store.contract import (
+    AggregateQuery,
+    Facets,
+    RunPoint,
+    RunTrend,
+    ScorePoint,
+    ScoreTrend,
+    SeriesQuery,
+)
 
 __all__ = ["WORST", "NumberReader"]
 
@@ -22,6 +31,8 @@ __all__ = ["WORST", "NumberReader"]
 WORST: Final = 5
 _FACETS: Final = 200
 
+#: Start of a row's bucket; the window before has one bucket.
+_BUCKET: Final = "if(is_now, intDiv({0}, {{step:Int64}}) * {{step:Int64}}, -1)"
 #: What a run contributes; NULL is unknown and left out.
 _OF_RUN: Final = {
     "cost": "cost_usd",
@@ -142,38 +153,35 @@ class NumberReader:
             worst_run_ids=tuple(worst),
         )
 
-    def run_series(self, query: SeriesQuery) -> list[RunPoint]:
+    def run_trend(self, query: SeriesQuery) -> RunTrend:
         """Runs over time; empty buckets are left out."""
         columns = ("status", "cost_usd", "cost_unknown_calls", "input_tokens", "output_tokens", "duration_s")
-        source, parameters = _runs(query, columns, self._clock())
+        both = replace(query, since_ns=query.before_ns)
+        source, parameters = _runs(both, columns, self._clock())
+        # One reading of both windows: each bucket of this one, and each window as a whole.
         sql = f"""
-        SELECT intDiv(started_ns, {{step:Int64}}) * {{step:Int64}} AS bucket, count(), countIf(status = 'error'),
-            sumOrNull(cost_usd), sum(cost_unknown_calls), sumOrNull(input_tokens), sumOrNull(output_tokens),
-            quantileExactInclusiveOrNull(0.5)(duration_s), quantileExactInclusiveOrNull(0.95)(duration_s)
-        {source} GROUP BY bucket ORDER BY bucket
+        SELECT started_ns >= {{split:Int64}} AS is_now, {_BUCKET.format("started_ns")} AS bucket, grouping(bucket),
+            count(), countIf(status = 'error'), sumOrNull(cost_usd), sum(cost_unknown_calls), sumOrNull(input_tokens),
+            sumOrNull(output_tokens), quantileExactInclusiveOrNull(0.5)(duration_s),
+            quantileExactInclusiveOrNull(0.95)(duration_s)
+        {source} GROUP BY GROUPING SETS ((is_now, bucket), (is_now)) ORDER BY bucket
         """
-        rows = self._client.rows(sql, {**parameters, "step": query.step_s * 1_000_000_000})
-        return [
-            RunPoint(
-                start_ns=row[0],
-                runs=row[1],
-                errors=row[2],
-                cost_usd=row[3],
-                cost_unknown_calls=row[4],
-                input_tokens=row[5],
-                output_tokens=row[6],
-                latency_p50_s=row[7],
-                latency_p95_s=row[8],
-            )
-            for row in rows
-        ]
+        points: list[RunPoint] = []
+        windows: dict[bool, RunPoint] = {}
+        for is_now, start_ns, is_whole, *numbers in self._client.rows(sql, {**parameters, **_split(query)}):
+            if is_whole:
+                windows[bool(is_now)] = _run_point(query.since_ns if is_now else query.before_ns, numbers)
+            elif is_now:
+                points.append(_run_point(start_ns, numbers))
+        return RunTrend(points=tuple(points), whole=windows.get(True), before=windows.get(False))
 
-    def score_series(self, query: SeriesQuery) -> list[ScorePoint]:
+    def score_trend(self, query: SeriesQuery) -> ScoreTrend:
         """Current scores over time, per metric."""
         columns = ("metric", "value", "passed", "error", "not_applicable", "judge_cost_usd")
-        source, parameters = _scores(query, columns, self._clock())
+        both = replace(query, since_ns=query.before_ns)
+        source, parameters = _scores(both, columns, self._clock())
         sql = f"""
-        SELECT intDiv(run_started_ns, {{step:Int64}}) * {{step:Int64}} AS bucket, metric,
+        SELECT run_started_ns >= {{split:Int64}} AS is_now, {_BUCKET.format("run_started_ns")} AS bucket, metric,
             countIf(good AND isNotNull(value)), countIf(good AND isNotNull(value) AND passed),
             avgOrNullIf(value, good), countIf(isNotNull(error)), countIf(isNull(error) AND not_applicable),
             sumOrNull(judge_cost_usd)
@@ -183,22 +191,13 @@ class NumberReader:
                 judge_cost_usd, isNull(error) AND NOT not_applicable AS good
             {source}
         )
-        GROUP BY bucket, metric ORDER BY bucket, metric
+        GROUP BY is_now, bucket, metric ORDER BY bucket, metric
         """
-        rows = self._client.rows(sql, {**parameters, "step": query.step_s * 1_000_000_000})
-        return [
-            ScorePoint(
-                start_ns=row[0],
-                metric=row[1],
-                scored=row[2],
-                passed=row[3],
-                average=row[4],
-                errors=row[5],
-                not_applicable=row[6],
-                judge_cost_usd=row[7],
-            )
-            for row in rows
-        ]
+        points: list[ScorePoint] = []
+        before: list[ScorePoint] = []
+        for is_now, start_ns, *rest in self._client.rows(sql, {**parameters, **_split(query)}):
+            (points if is_now else before).append(_score_point(start_ns if is_now else query.before_ns, rest))
+        return ScoreTrend(points=tuple(points), before=tuple(before))
 
     def facets(self, project: str | None, since_ns: int) -> Facets:
         """Values of current runs and scores since then, most frequent first."""
@@ -228,6 +227,38 @@ class NumberReader:
             environments=environments,
             metrics=_frequent((str(name), int(count)) for name, count in metrics),
         )
+
+
+def _split(query: SeriesQuery) -> dict[str, int]:
+    """Parameters of what tells the window from the one before it, and of the buckets."""
+    return {"split": query.since_ns, "step": query.step_s * 1_000_000_000}
+
+
+def _run_point(start_ns: int, numbers: Sequence[Any]) -> RunPoint:
+    return RunPoint(
+        start_ns=start_ns,
+        runs=numbers[0],
+        errors=numbers[1],
+        cost_usd=numbers[2],
+        cost_unknown_calls=numbers[3],
+        input_tokens=numbers[4],
+        output_tokens=numbers[5],
+        latency_p50_s=numbers[6],
+        latency_p95_s=numbers[7],
+    )
+
+
+def _score_point(start_ns: int, numbers: Sequence[Any]) -> ScorePoint:
+    return ScorePoint(
+        start_ns=start_ns,
+        metric=numbers[0],
+        scored=numbers[1],
+        passed=numbers[2],
+        average=numbers[3],
+        errors=numbers[4],
+        not_applicable=numbers[5],
+        judge_cost_usd=numbers[6],
+    )
 
 
 def _frequent(counted: Iterable[tuple[str, int]]) -> tuple[str, ...]:

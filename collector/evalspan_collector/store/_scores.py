@@ -89,12 +89,13 @@ class ScoreTables:
         self._client.execute(_WITHDRAW_OUTCOMES, parameters, settings)
 
     def scores(self, query: ScoreQuery, now_ns: int) -> list[ScoreRecord]:
-        """Current scores, newest first; the window is that of the runs' start."""
+        """Current scores; the window is that of the runs' start."""
         condition, parameters = project_condition(query.project)
         conditions = ["NOT superseded"]
         texts = {
             "metric": "metric = {metric:String}",
             "rule": "rule = {rule:String}",
+            "agent": "agent = {agent:String}",
             "passed": "passed = {passed:Bool}",
             "since_ns": "run_started_ns >= {since_ns:Int64}",
             "until_ns": "run_started_ns < {until_ns:Int64}",
@@ -105,7 +106,8 @@ class ScoreTables:
                 conditions.append(text)
                 parameters[name] = value
         where = " AND ".join(conditions)
-        order = "ORDER BY created_ns DESC, run_id, metric, rule LIMIT {limit:UInt32}"
+        first = "value NULLS LAST, run_started_ns DESC" if query.worst_first else "created_ns DESC"
+        order = f"ORDER BY {first}, run_id, metric, rule LIMIT {{limit:UInt32}}"
         if query.run_ids is not None:
             parameters["ids"] = list(query.run_ids)
             newest = (
@@ -115,7 +117,7 @@ class ScoreTables:
             sql = f"SELECT {_NAMES} FROM ({newest}) WHERE {where} {order}"
         else:
             # Which ones, from narrow columns; then the whole rows of just these.
-            columns = (*_ROW.split(", "), "created_ns", "run_started_ns", "passed", "superseded")
+            columns = (*_ROW.split(", "), "created_ns", "run_started_ns", "agent", "value", "passed", "superseded")
             since_ns = query.since_ns or 0
             parameters["floor"] = written_since(since_ns, now_ns)
             source = current_scores(columns, condition, wide=now_ns - since_ns > WIDE_NS)

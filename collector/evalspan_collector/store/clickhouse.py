@@ -24,10 +24,10 @@ from evalspan_collector.store.contract import (
     AggregateQuery,
     Facets,
     OpenTrace,
-    RunPoint,
     RunQuery,
-    ScorePoint,
+    RunTrend,
     ScoreQuery,
+    ScoreTrend,
     SeriesQuery,
 )
 from evalspan_collector.store.current import Assemble, LastAssembly, Stamp, Ticker, current_run, current_runs
@@ -201,13 +201,13 @@ class ClickHouseStore:
         """One number over a window of current runs and scores."""
         return self._numbers.aggregate(query)
 
-    def run_series(self, query: SeriesQuery) -> list[RunPoint]:
-        """Runs over time; empty buckets are left out."""
-        return self._numbers.run_series(query)
+    def run_trend(self, query: SeriesQuery) -> RunTrend:
+        """Runs over time, and beside the window before."""
+        return self._numbers.run_trend(query)
 
-    def score_series(self, query: SeriesQuery) -> list[ScorePoint]:
-        """Scores over time, per metric."""
-        return self._numbers.score_series(query)
+    def score_trend(self, query: SeriesQuery) -> ScoreTrend:
+        """Scores over time, per metric, and beside the window before."""
+        return self._numbers.score_trend(query)
 
     def facets(self, project: str | None, *, since_ns: int) -> Facets:
         """What occurs since then, most frequent first."""

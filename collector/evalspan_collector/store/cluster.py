@@ -65,10 +65,11 @@ class ClusterDdl:
         altered = _ALTER.match(statement)
         if altered is not None:
             table, rest = altered.groups()
-            return (
-                f"ALTER TABLE {table}_local ON CLUSTER '{self._cluster}'{rest}",
-                f"ALTER TABLE {table} ON CLUSTER '{self._cluster}'{rest}",
-            )
+            local = f"ALTER TABLE {table}_local ON CLUSTER '{self._cluster}'{rest}"
+            # Settings are those of the parts; the table in front has none.
+            if rest.lstrip().startswith("MODIFY SETTING"):
+                return (local,)
+            return local, f"ALTER TABLE {table} ON CLUSTER '{self._cluster}'{rest}"
         return (statement,)
 
     def _create(self, table: str, rest: str) -> Sequence[str]:

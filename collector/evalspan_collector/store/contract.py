@@ -26,8 +26,10 @@ __all__ = [
     "OpenTrace",
     "RunPoint",
     "RunQuery",
+    "RunTrend",
     "ScorePoint",
     "ScoreQuery",
+    "ScoreTrend",
     "SeriesQuery",
     "Store",
 ]
@@ -62,13 +64,20 @@ class RunQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreQuery:
-    """Which current scores; None means any."""
+    """Which current scores; None means any.
+
+    Attributes:
+        worst_first: Lowest values first, those without one last, and of equal ones the newest runs; otherwise the
+            newest scores come first.
+    """
 
     project: str | None = None
     run_ids: tuple[str, ...] | None = None
     metric: str | None = None
     rule: str | None = None
+    agent: str | None = None
     passed: bool | None = None
+    worst_first: bool = False
     since_ns: int | None = None
     until_ns: int | None = None
     limit: int = 1000
@@ -105,6 +114,11 @@ class SeriesQuery:
     agent: str | None = None
     environment: str | None = None
 
+    @property
+    def before_ns(self) -> int:
+        """Start of the window of the same length that ends where this one starts; not before 1970."""
+        return max(2 * self.since_ns - self.until_ns, 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPoint:
@@ -140,6 +154,29 @@ class ScorePoint:
     errors: int = 0
     not_applicable: int = 0
     judge_cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTrend:
+    """Runs of a window over time, and that window beside the one before it.
+
+    Attributes:
+        points: Buckets of the window, without empty ones.
+        whole: All of the window; percentiles are of its runs, not of its buckets. None when it holds no runs.
+        before: All of the window of the same length that ends where this one starts.
+    """
+
+    points: tuple[RunPoint, ...] = ()
+    whole: RunPoint | None = None
+    before: RunPoint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTrend:
+    """Scores of a window over time; `before` has one point per metric for the window before it."""
+
+    points: tuple[ScorePoint, ...] = ()
+    before: tuple[ScorePoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,12 +323,12 @@ class Store(Protocol):
         """One number over a window of current runs and scores."""
         ...
 
-    def run_series(self, query: SeriesQuery) -> list[RunPoint]:
-        """Runs over time; buckets start at multiples of the step, empty ones are left out."""
+    def run_trend(self, query: SeriesQuery) -> RunTrend:
+        """Current runs over time, and beside the window before."""
         ...
 
-    def score_series(self, query: SeriesQuery) -> list[ScorePoint]:
-        """Scores over time, likewise, per metric."""
+    def score_trend(self, query: SeriesQuery) -> ScoreTrend:
+        """Current scores over time, per metric, and beside the window before."""
         ...
 
     def facets(self, project: str | None, *, since_ns: int) -> Facets:

@@ -18,15 +18,15 @@ from evalspan_collector.records import (
 )
 from evalspan_collector.run import Run
 from evalspan_collector.span import LogRecord, Span
-from evalspan_collector.store._memory_numbers import aggregate, run_series, score_series
+from evalspan_collector.store._memory_numbers import aggregate, run_trend, score_trend
 from evalspan_collector.store.contract import (
     AggregateQuery,
     Facets,
     OpenTrace,
-    RunPoint,
     RunQuery,
-    ScorePoint,
+    RunTrend,
     ScoreQuery,
+    ScoreTrend,
     SeriesQuery,
 )
 from evalspan_collector.store.current import Assemble, LastAssembly, Stamp, Ticker, current_run, current_runs
@@ -333,10 +333,14 @@ class MemoryStore:
             and (query.run_ids is None or s.run_id in query.run_ids)
             and query.metric in (None, s.metric)
             and query.rule in (None, s.rule)
+            and query.agent in (None, s.agent)
             and query.passed in (None, s.passed)
             and _within(s.run_started_ns, query.since_ns, query.until_ns)
         ]
-        found.sort(key=lambda s: (-s.created_ns, s.run_id, s.metric, s.rule))
+        if query.worst_first:
+            found.sort(key=lambda s: (s.value is None, s.value, -s.run_started_ns, s.run_id, s.metric, s.rule))
+        else:
+            found.sort(key=lambda s: (-s.created_ns, s.run_id, s.metric, s.rule))
         return found[: query.limit]
 
     def write_outcomes(self, outcomes: Sequence[OutcomeRecord], *, token: str) -> None:
@@ -404,13 +408,13 @@ class MemoryStore:
             and (query.environment is None or (s.project, s.run_id) in inside)
         ]
 
-    def run_series(self, query: SeriesQuery) -> list[RunPoint]:
-        """Runs over time; empty buckets are left out."""
-        return run_series(query, self._in_window(query))
+    def run_trend(self, query: SeriesQuery) -> RunTrend:
+        """Runs over time, and beside the window before."""
+        return run_trend(query, self._in_window(replace(query, since_ns=query.before_ns)))
 
-    def score_series(self, query: SeriesQuery) -> list[ScorePoint]:
-        """Scores over time, per metric."""
-        return score_series(query, self._scores_in_window(query))
+    def score_trend(self, query: SeriesQuery) -> ScoreTrend:
+        """Scores over time, per metric, and beside the window before."""
+        return score_trend(query, self._scores_in_window(replace(query, since_ns=query.before_ns)))
 
     def facets(self, project: str | None, *, since_ns: int) -> Facets:
         """What occurs since then, most frequent first."""

@@ -53,7 +53,7 @@ def _row(row: RunSummary, scores: tuple[ScoreRecord, ...]) -> dict[str, object]:
 
 
 def _query(chosen: screen.Filters) -> RunQuery:
-    found = queries.facets(screen.store(), project=chosen.project, since_ns=chosen.since_ns)
+    found = screen.facets(chosen.project, chosen.window, chosen.now_ns)
     status = _choose("status", "Status", ["ok", "error"])
     metric = _choose("metric", "Scored by", list(found.metrics))
     verdict = _choose("verdict", "Verdict", ["passed", "failed"]) if metric else None

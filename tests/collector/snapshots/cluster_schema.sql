@@ -458,3 +458,11 @@ SETTINGS replicated_deduplication_window = 10000;
 
 CREATE TABLE IF NOT EXISTS api_key_uses ON CLUSTER 'prod' AS api_key_uses_local
 ENGINE = Distributed('prod', 'evalspan', 'api_key_uses_local', cityHash64(key_id));
+
+ALTER TABLE runs_local ON CLUSTER 'prod' MODIFY SETTING min_compress_block_size = 8192, max_compress_block_size = 65536;
+
+ALTER TABLE steps_local ON CLUSTER 'prod' MODIFY SETTING min_compress_block_size = 8192, max_compress_block_size = 65536;
+
+ALTER TABLE scores_local ON CLUSTER 'prod' MODIFY SETTING min_compress_block_size = 8192, max_compress_block_size = 65536;
+
+ALTER TABLE outcomes_local ON CLUSTER 'prod' MODIFY SETTING min_compress_block_size = 8192, max_compress_block_size = 65536;
