@@ -3,10 +3,17 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.context import Context, attribute_match, fact_words, key_stems, own_match
+from evalspan_evaluators.grounding.context import (
+    Context,
+    attribute_match,
+    fact_words,
+    key_stems,
+    may_stand_near,
+    own_match,
+)
 from evalspan_evaluators.grounding.index import Fact, Index
 from evalspan_evaluators.grounding.layout import Layout
 from evalspan_evaluators.grounding.mention import Mention, Mentions
@@ -21,30 +28,26 @@ _MAX_FACTS = 400
 _SHORT_LINE = 240
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """Subjects a claim may speak of.
 
     Attributes:
         near: The nearest subject: last mention before the claim in its sentence, or the head of its block.
         line: Every strong mention of its sentence and line.
         around: Mentions of the lines over and under it, and of the sentence before.
+        all: Every mention in scope, once by what it says.
     """
 
     near: tuple[Mention, ...]
     line: tuple[Mention, ...]
     around: tuple[Mention, ...]
-
-    @property
-    def all(self) -> tuple[Mention, ...]:
-        """Every mention in scope."""
-        return tuple({m.text.lower(): m for m in (*self.around, *self.line, *self.near)}.values())
+    all: tuple[Mention, ...]
 
 
 class Binder:
     """Finds the subject of a claim and the facts of that subject."""
 
-    def __init__(self, text: str, index: Index, spans: list[tuple[int, int]]) -> None:
+    def __init__(self, text: str, index: Index, spans: Sequence[tuple[int, int]]) -> None:
         self.text = text
         self.index = index
         self.spans = spans
@@ -96,7 +99,8 @@ class Binder:
         if not own:
             around.extend(m for m in self._sentence_before(start))
             near = around[:1]
-        return Scope(tuple(near), tuple(own), tuple(around))
+        every = {m.text.lower(): m for m in (*around, *own, *near)}
+        return Scope(tuple(near), tuple(own), tuple(around), tuple(every.values()))
 
     def _subjects(self, before: list[Mention]) -> list[Mention]:
         """Mentions before a claim, likeliest subject first: the last one that hangs on no preposition."""
@@ -172,7 +176,12 @@ def linked(facts: Iterable[Fact], mentions: Sequence[Mention]) -> bool:
 
 def closeness(fact: Fact, mentions: Sequence[Mention]) -> float:
     """How many of the mentions a fact belongs with, where a mention of few records counts more than one of many."""
-    return sum(1.0 / len(m.records) for m in mentions if m.reach.holds(fact.record))
+    record = fact.record
+    total = 0.0
+    for mention in mentions:
+        if mention.reach.holds(record):
+            total += 1.0 / len(mention.records)
+    return total
 
 
 def links(fact: Fact, mentions: Sequence[Mention]) -> int:
@@ -198,8 +207,9 @@ def known_units(binder: Binder, words: tuple[str, ...]) -> tuple[list[Fact], lis
         if timed or attribute_match(words, facts[0]) >= ATTRIBUTE:
             loose.extend(facts)
     wanted = set(words)
+    heads = tuple(word[: min(3, len(word) - 1)] for word in wanted)
     for fact in binder.prose():
-        if wanted.intersection(near := fact_words(fact)):
+        if may_stand_near(fact, heads) and wanted.intersection(near := fact_words(fact)):
             loose.append(fact)
             unit = fact.quantity.unit if fact.quantity is not None else ""
             if (dimension(unit) and unit in wanted) or len(wanted.intersection(near)) >= 3:

@@ -1,7 +1,7 @@
 """Check: every claim of an answer against the sources."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from evalspan_evaluators.grounding.category import check_categories
@@ -86,19 +86,22 @@ def examine(answer: str, sources: Iterable[Source]) -> Findings:
     texts = Texts(sources)
     answer = answer[:_MAX_ANSWER]
     claims = extract(answer)
-    first: Findings | None = None
+    index: Index | None = None
     # A day without its year is compared with every row of a list.
     vague = any(c.kind == "date" and c.moment is not None and not c.moment.days[0].year for c in claims)
     if not vague and not _SPEAKS_OF_ALL.search(answer):
         index = Index(texts, Relevance(fold(answer), claims))
-        first = _check_all(answer, claims, index)
-        if first.truncated or not index.pruned or not any(v.flagged or _is_open(v) for v in first.verdicts):
+        first = _check_all(answer, claims, index, hasty=index.pruned and not index.cut)
+        if first is not None:
             return _settled(first) if first.truncated else first
     whole = _check_all(answer, claims, Index(texts))
+    assert whole is not None
     if not whole.truncated:
         return whole
     # What the answer names is read in either case; the rest of very long sources was not.
-    return _settled(Findings(first.verdicts, truncated=True) if first is not None else whole)
+    if index is not None and (first := _check_all(answer, claims, index)) is not None:
+        whole = Findings(first.verdicts, truncated=True)
+    return _settled(whole)
 
 
 def _settled(found: Findings) -> Findings:
@@ -119,17 +122,27 @@ def _is_open(verdict: ClaimVerdict) -> bool:
     return verdict.outcome == "not_checkable" and verdict.claim.kind not in ("name", "category", "polarity")
 
 
-def _check_all(answer: str, claims: list[Claim], index: Index) -> Findings:
-    checker = _Checker(answer, index, claims)
+def _check_all(answer: str, claims: list[Claim], index: Index, *, hasty: bool = False) -> Findings | None:
+    """Every verdict; None as soon as one holds something against a claim or leaves it open, if `hasty`."""
+    found: list[ClaimVerdict] = []
+    for verdict in _verdicts(_Checker(answer, index, claims, hasty=hasty), claims, index):
+        if hasty and (verdict.flagged or _is_open(verdict)):
+            return None
+        found.append(verdict)
+    found.sort(key=lambda v: (v.claim.start, v.claim.end))
+    return Findings(tuple(found), truncated=index.cut)
+
+
+def _verdicts(checker: _Checker, claims: list[Claim], index: Index) -> Iterator[ClaimVerdict]:
     most = min(_MAX_CLAIMS, max(_FEW_CLAIMS, _MAX_WORK // (index.size + 1)))
-    found = [checker.check(claim) for claim in claims[:most]]
-    found.extend(ClaimVerdict(claim=c, outcome="not_checkable", code="TOO_MANY") for c in claims[most:])
-    found.extend(checker.articles())
+    for claim in claims[:most]:
+        yield checker.check(claim)
+    for claim in claims[most:]:
+        yield ClaimVerdict(claim=claim, outcome="not_checkable", code="TOO_MANY")
+    yield from checker.articles()
     taken = bytearray(len(checker.text))
     for claim in checker.claims:
         taken[claim.start : claim.end] = b"\1" * (claim.end - claim.start)
-    found.extend(check_names(checker.text, checker.binder, index, taken))
-    found.extend(check_categories(checker.text, checker.binder, index))
-    found.extend(check_polarity(checker.text, checker.binder, index))
-    found.sort(key=lambda v: (v.claim.start, v.claim.end))
-    return Findings(tuple(found), truncated=index.cut)
+    yield from check_names(checker.text, checker.binder, index, taken)
+    yield from check_categories(checker.text, checker.binder, index)
+    yield from check_polarity(checker.text, checker.binder, index)

@@ -1,23 +1,32 @@
 """Context: the words around a claim or a fact that say what the value is."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.text import STOP_WORDS, abbreviates, key_words, stem
 from evalspan_evaluators.grounding.unit import dimension
 
-__all__ = ["Context", "attribute_match", "context_of", "fact_words", "key_stems", "own_match", "tail_of"]
+__all__ = [
+    "Context",
+    "attribute_match",
+    "context_of",
+    "fact_words",
+    "key_stems",
+    "may_stand_near",
+    "own_match",
+    "tail_of",
+]
 
 _TOKEN = re.compile(r"[^\W\d_]+(?:[/'-][^\W\d_]+)*")
-_BREAK = re.compile(r"[.!?;]\s|\n|,\s|:\s|\band\b|\bwith\b|\bund\b|\bet\b|\by\b|、|，|。", re.IGNORECASE)
+_JOINT = re.compile(r"[/'-]")
+_BREAK = re.compile(r"[.!?;,:]\s|[\n、，。]|\b(?=[awuey])(?:and|with|und|et|y)\b", re.IGNORECASE)
 _TAIL_END = re.compile(_BREAK.pattern + r"|(?<![-–])\s\d", re.IGNORECASE)
 _HARD = re.compile(r"[.!?;:]\s|\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """Words around a claim.
 
     Attributes:
@@ -67,7 +76,8 @@ def _stems(text: str) -> tuple[str, ...]:
         if "/" in low and len(low) <= 5:
             found.append(low.replace("/", ""))
         else:
-            found.extend(stem(w) for w in re.split(r"[/'-]", low) if w not in STOP_WORDS and len(w) > 1)
+            parts = (low,) if low.isalpha() else _JOINT.split(low)
+            found.extend(stem(w) for w in parts if w not in STOP_WORDS and len(w) > 1)
             if "-" in low:
                 found.append(low.replace("-", ""))
     return tuple(found)
@@ -124,13 +134,25 @@ def fact_words(fact: Fact) -> tuple[str, ...]:
     return fact.words
 
 
+def may_stand_near(fact: Fact, heads: tuple[str, ...]) -> bool:
+    """Whether words that start so may be among those near a fact in prose; cheaper than their stems."""
+    if fact.words is not None:
+        return True
+    text = _near(fact).lower()
+    return "-" in text or "/" in text or any(head in text for head in heads)
+
+
+def _near(fact: Fact) -> str:
+    """The text that says what a fact in prose is."""
+    prose = fact.record.prose or ""
+    part = fact.quantity or fact.moment
+    return prose if part is None else prose[max(0, part.start - 40) : part.end + 30]
+
+
 def _fact_words(fact: Fact) -> tuple[str, ...]:
     record = fact.record
     if record.prose is not None:
-        part = fact.quantity or fact.moment
-        if part is None:
-            return _stems(record.prose)
-        return _stems(record.prose[max(0, part.start - 40) : part.end + 30])
+        return _stems(_near(fact))
     own = key_stems(fact.key)
     if fact.quantity is not None and fact.quantity.unit:
         own = (*own, fact.quantity.unit)

@@ -6,13 +6,15 @@ from functools import lru_cache
 from itertools import combinations
 
 from evalspan_evaluators.grounding.claim import Claim
+from evalspan_evaluators.grounding.hint import Hints
 from evalspan_evaluators.grounding.index import Fact, Index, Record
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.quantity import Quantity
+from evalspan_evaluators.grounding.reach import may_reach
 from evalspan_evaluators.grounding.text import STOP_WORDS, key_words, stem, words
 from evalspan_evaluators.grounding.unit import dimension
 
-__all__ = ["Derivation", "Hints", "derive", "hints_of"]
+__all__ = ["Derivation", "derive"]
 
 _MAX_GROUP = 40
 _MAX_ROWS = 60
@@ -22,176 +24,6 @@ _MAX_COLUMN = 500
 _FEW_ROWS = 6
 _MAX_TRIES = 6000
 
-_SUM = frozenset(
-    [
-        "total",
-        "totals",
-        "sum",
-        "combined",
-        "altogether",
-        "overall",
-        "together",
-        "both",
-        "all",
-        "aggregate",
-        "cumulative",
-        "gesamt",
-        "insgesamt",
-        "summe",
-        "zusammen",
-        "somme",
-        "ensemble",
-        "suma",
-        "conjunto",
-        "soma",
-        "juntos",
-        "合計",
-        "总计",
-        "一共",
-        "共",
-    ]
-)
-_DIFFERENCE = frozenset(
-    [
-        "difference",
-        "change",
-        "changes",
-        "changed",
-        "increase",
-        "increased",
-        "increases",
-        "decrease",
-        "decreased",
-        "decreases",
-        "more",
-        "less",
-        "higher",
-        "lower",
-        "rose",
-        "risen",
-        "fell",
-        "fallen",
-        "grew",
-        "growth",
-        "dropped",
-        "drop",
-        "declined",
-        "decline",
-        "remaining",
-        "remain",
-        "left",
-        "save",
-        "saved",
-        "saving",
-        "savings",
-        "refund",
-        "refunded",
-        "additional",
-        "extra",
-        "gap",
-        "reduced",
-        "reduction",
-        "gain",
-        "gained",
-        "loss",
-        "lost",
-        "net",
-        "exceed",
-        "exceeds",
-        "exceeded",
-        "outscored",
-        "margin",
-        "cheaper",
-        "older",
-        "ahead",
-        "behind",
-        "trailing",
-        "younger",
-        "longer",
-        "shorter",
-        "between",
-        "than",
-        "differ",
-        "variance",
-        "shortfall",
-        "surplus",
-        "balance",
-        "swing",
-        "deducted",
-        "unterschied",
-        "differenz",
-        "mehr",
-        "weniger",
-        "gestiegen",
-        "gesunken",
-        "différence",
-        "augmentation",
-        "baisse",
-        "diferencia",
-        "aumento",
-        "diferença",
-        "redução",
-    ]
-)
-_AVERAGE = frozenset(
-    [
-        "average",
-        "averages",
-        "averaged",
-        "mean",
-        "avg",
-        "durchschnitt",
-        "durchschnittlich",
-        "moyenne",
-        "promedio",
-        "media",
-        "média",
-        "平均",
-    ]
-)
-_RATIO = frozenset(
-    [
-        "ratio",
-        "percent",
-        "percentage",
-        "proportion",
-        "share",
-        "times",
-        "rate",
-        "per",
-        "portion",
-        "fraction",
-        "contribution",
-        "represent",
-        "represents",
-        "multiple",
-        "twice",
-        "verhältnis",
-        "anteil",
-        "proportion",
-        "razón",
-        "proporción",
-        "proporção",
-    ]
-)
-_PRICED = frozenset(["price", "value", "amount", "cost", "total", "worth", "earnings", "revenue"])
-_PRODUCT = frozenset(
-    ["total", "per", "each", "every", "times", "x", "×", "passengers", "people", "nights", "altogether"]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Hints:
-    """Which operations the words around a claim ask for, and all those words."""
-
-    words: frozenset[str]
-    total: bool
-    difference: bool
-    average: bool
-    ratio: bool
-    priced: bool
-    each: bool
-
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
@@ -199,21 +31,6 @@ class Derivation:
 
     formula: str
     fact: Fact | None
-
-
-def hints_of(*texts: str) -> Hints:
-    """Operations named in the sentence of a claim and in the question."""
-    found = frozenset(w for text in texts for w in words(text))
-    cjk = "".join(texts)
-    return Hints(
-        words=found,
-        total=bool(found & _SUM) or any(w in cjk for w in ("合計", "总计", "一共")),
-        difference=bool(found & _DIFFERENCE),
-        average=bool(found & _AVERAGE) or "平均" in cjk,
-        ratio=bool(found & _RATIO),
-        priced=bool(found & _PRICED),
-        each=bool(found & _PRODUCT),
-    )
 
 
 class _Target:
@@ -308,12 +125,15 @@ def _several(target: _Target, values: Sequence[float], hints: Hints) -> str | No
     if len(values) < 2:
         return None
     total = sum(values)
-    shown = " + ".join(_text(v) for v in values[:6]) + (" + ..." if len(values) > 6 else "")
     if (hints.total or hints.difference) and target.hit(total):
-        return shown
+        return _shown(values)
     if hints.average and target.hit(total / len(values)):
-        return f"({shown}) / {len(values)}"
+        return f"({_shown(values)}) / {len(values)}"
     return None
+
+
+def _shown(values: Sequence[float]) -> str:
+    return " + ".join(_text(v) for v in values[:6]) + (" + ..." if len(values) > 6 else "")
 
 
 def derive(claim: Claim, hints: Hints, index: Index, others: Sequence[Claim]) -> Derivation | None:
@@ -353,9 +173,21 @@ def _values(group: list[Fact], *, timed: bool) -> list[tuple[float, Fact]]:
 
 
 def _from_group(target: _Target, values: list[tuple[float, Fact]], hints: Hints) -> Derivation | None:
-    formula = _several(target, [v for v, _ in values], hints)
+    numbers = [v for v, _ in values]
+    formula = _several(target, numbers, hints)
     if formula:
         return Derivation(formula, values[0][1])
+    if not may_reach(
+        numbers,
+        target.low,
+        target.high,
+        difference=hints.difference,
+        total=hints.total or hints.average,
+        product=hints.priced and not target.percent,
+        ratio=hints.ratio and not target.percent,
+        percent=target.percent,
+    ):
+        return None
     for (a, fact), (b, _) in combinations(values, 2):
         formula = _pairs(target, a, b, hints)
         if formula:
@@ -403,6 +235,19 @@ def _sum_of_some(target: _Target, values: list[float]) -> str | None:
 
 def _groups(index: Index, hints: Hints) -> Iterator[list[Fact]]:
     """Numbers that may be calculated with: of one record, then of one key over sibling records."""
+    if index.grid is None:
+        index.grid = _grid(index)
+    rows, columns = index.grid
+    overlap = _Overlap(index, hints.words)
+    named = [(n, group) for group in rows if len(group) > 1 and (n := overlap.of(group[0].record))]
+    named.sort(key=lambda pair: -pair[0])
+    for _, group in named[:_MAX_ROWS]:
+        yield _in_order(group)[:_MAX_GROUP]
+    yield from (list(dict.fromkeys(column))[:_MAX_GROUP] for column in _related_columns(columns, overlap))
+
+
+def _grid(index: Index) -> tuple[list[list[Fact]], list[list[Fact]]]:
+    """The numbers of the sources by record, and by key over sibling records."""
     rows: dict[int, list[Fact]] = {}
     columns: dict[tuple[int, str], list[Fact]] = {}
     for _, fact in index.numbers:
@@ -415,12 +260,7 @@ def _groups(index: Index, hints: Hints) -> Iterator[list[Fact]]:
             if home is not None and not fact.key and home.parent is not None:
                 home = home.parent
             columns.setdefault((id(home) if home is not None else id(record), fact.key), []).append(fact)
-    overlap = _Overlap(index, hints.words)
-    named = [(n, group) for group in rows.values() if len(group) > 1 and (n := overlap.of(group[0].record))]
-    named.sort(key=lambda pair: -pair[0])
-    for _, group in named[:_MAX_ROWS]:
-        yield _in_order(group)[:_MAX_GROUP]
-    yield from (list(dict.fromkeys(column))[:_MAX_GROUP] for column in _related_columns(columns.values(), overlap))
+    return list(rows.values()), list(columns.values())
 
 
 def _in_order(group: list[Fact]) -> list[Fact]:
@@ -435,6 +275,7 @@ class _Overlap:
         self.stems = frozenset(stem(w) for w in wanted if w not in STOP_WORDS)
         self._keys: dict[str, int] = {}
         self._records: dict[int, int] = {}
+        self._found: dict[int, int] = {}
         for text, facts in index.strings.items():
             if len(text) < _MAX_CELL and (count := len(self.stems.intersection(_text_stems(text)))):
                 for fact in facts:
@@ -442,10 +283,19 @@ class _Overlap:
 
     def of(self, record: Record) -> int:
         """The number of wanted words in a record's values and keys, or in a sentence."""
+        found = self._found.get(id(record))
+        if found is None:
+            found = self._found[id(record)] = self._of(record)
+        return found
+
+    def _of(self, record: Record) -> int:
         if record.prose is not None:
             return len(self.stems.intersection(_text_stems(record.prose)))
         found = self._records.get(id(record), 0) + self._key(record.named_key)
-        return found + sum(self._key(f.key) for f in record.facts[:30])
+        counts = self._keys
+        for fact in record.facts[:30]:
+            found += counts[fact.key] if fact.key in counts else self._key(fact.key)
+        return found
 
     def _key(self, key: str) -> int:
         count = self._keys.get(key)

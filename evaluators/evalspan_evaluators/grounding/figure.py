@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from evalspan_evaluators.grounding.bind import Scope, closeness, known_units, linked, same_key
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, attribute_match
-from evalspan_evaluators.grounding.derive import derive, hints_of
-from evalspan_evaluators.grounding.fitness import clashes, comparable, digit_likeness, is_small, same_type
+from evalspan_evaluators.grounding.derive import derive
+from evalspan_evaluators.grounding.fitness import MOST_ALIKE, clashes, comparable, digit_likeness, is_small, may_resemble, same_type
+from evalspan_evaluators.grounding.hint import hints_of
 from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.lookup import find_numbers, number_of
 from evalspan_evaluators.grounding.mention import Mention
@@ -33,6 +34,9 @@ _MARGIN = frozenset(
 _FEW = 6
 #: Values looked at for the one a wrong number most likely stands for.
 _MOST_GUESSES = 3000
+#: Words name a value this well, at least, where it may be the one meant.
+_NAMED = 0.45
+_SLACK = 1e-9
 _ARTICLE = re.compile(r"(?:,|\band)\s+(a pair of|an?)\s+(?=[a-z]{3,}\b)")
 _JOINED = re.compile(r"[\s*_]*(?:,|and|&|or|und|et|y|e)?[\s*_]*(?:the\s)?", re.IGNORECASE)
 _QUALIFIER = re.compile(
@@ -96,7 +100,7 @@ class Figures(Reading):
         """A number no source holds: contradicted where the true value can be told."""
         if self.index.cut and claim.quantity is not None and self.index.holds(claim.quantity.digits) >= 0:
             return ClaimVerdict(claim=claim, outcome="supported", code="IN_TEXT")
-        truth = self.truth(claim, context)
+        truth = None if self.hasty else self.truth(claim, context)
         return ClaimVerdict(claim=claim, outcome="contradicted" if truth else "unsupported", fact=truth)
 
     def by_attribute(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
@@ -274,20 +278,39 @@ class Figures(Reading):
 
     def truth(self, claim: Claim, context: Context) -> Fact | None:
         """The value the claim most likely gets wrong: by the words around it, then by its digits."""
-        best: tuple[float, Fact] | None = None
-        for _, fact in self.index.numbers[:_MOST_GUESSES]:
-            if fact.record.source.kind in ("system_prompt", "user") or clashes(claim, fact):
+        best: Fact | None = None
+        most, first = 0.0, 0
+        # The best named ones first, so that the others need no look; of equal ones the first counts.
+        for near, position, fact in self.guesses(context):
+            if near + MOST_ALIKE < most:
+                break
+            if (near < _NAMED and not may_resemble(claim, fact)) or clashes(claim, fact):
                 continue
-            near = max(
-                attribute_match(context.label, fact),
-                attribute_match(context.after, fact),
-                0.9 * attribute_match(context.before[-4:], fact),
-            )
-            alike = digit_likeness(claim, fact, rough=near >= 0.45)
+            # Digit by digit only where that may still make it the best.
+            alike = digit_likeness(claim, fact, above=most - near - _SLACK if near >= _NAMED else 1.0)
             score = near + alike
-            if (near >= 0.45 or alike >= 0.75) and (best is None or score > best[0]):
-                best = (score, fact)
-        return self.first_told(best[1]) if best else None
+            if (near >= _NAMED or alike >= 0.75) and (score > most or (score == most and position < first)):
+                best, most, first = fact, score, position
+        return self.first_told(best) if best is not None else None
+
+    def guesses(self, context: Context) -> list[tuple[float, int, Fact]]:
+        """How well the words around a claim name each number, its position and the number; the best named first."""
+        found: list[tuple[float, int, Fact]] = []
+        known: dict[tuple[str, str, bool], float] = {}
+        for position, (_, fact) in enumerate(self.index.numbers[:_MOST_GUESSES]):
+            record = fact.record
+            if record.source.kind in ("system_prompt", "user"):
+                continue
+            if record.prose is not None:
+                near = _nearness(context, fact)
+            else:
+                field = (fact.key, record.named_key, record.parent is None)
+                if field not in known:
+                    known[field] = _nearness(context, fact)
+                near = known[field]
+            found.append((near, position, fact))
+        found.sort(key=lambda guess: -guess[0])
+        return found
 
     def first_told(self, fact: Fact) -> Fact:
         """The same value in a tool's result, the latest one, where an earlier answer only repeated it."""
@@ -309,12 +332,21 @@ class Figures(Reading):
                 quantity = Quantity(match.start(1), match.end(1), match[1], (number,), worded=True)
                 claim = Claim("number", match[1], match.start(1), match.end(1), quantity=quantity)
                 context = self.context(claim)
-                context = replace(context, label=(), after=context.after[:1])
+                context = context._replace(label=(), after=context.after[:1])
                 scope = self.binder.scope(claim, context)
                 verdict = self.by_attribute(claim, context, scope, find_numbers(claim, self.index))
                 if verdict is not None:
                     found.append(verdict)
         return found
+
+
+def _nearness(context: Context, fact: Fact) -> float:
+    """How well the words around a claim name a value."""
+    return max(
+        attribute_match(context.label, fact),
+        attribute_match(context.after, fact),
+        0.9 * attribute_match(context.before[-4:], fact),
+    )
 
 
 def _belongs(found: Sequence[Fact], scope: Scope) -> bool:

@@ -8,11 +8,14 @@ from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import fact_words
 from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.lookup import number_of
+from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.text import key_words
 from evalspan_evaluators.grounding.unit import dimension
 
-__all__ = ["clashes", "comparable", "digit_likeness", "is_bookkeeping", "is_small", "same_type"]
+__all__ = ["MOST_ALIKE", "clashes", "comparable", "digit_likeness", "is_bookkeeping", "is_small", "may_resemble", "same_type"]
 
+#: The likeness of two numbers with the same digits.
+MOST_ALIKE = 0.8
 _LETTERS = re.compile(r"[A-Za-z]{4,}")
 _STAMPS = frozenset(["created", "updated", "modified", "timestamp", "at", "fetched", "generated", "inserted"])
 _COUNT_WORDS = frozenset(
@@ -85,21 +88,42 @@ def same_type(fact: Fact, claim: Claim) -> bool:
     return fact.moment is not None and claim.moment is not None and fact.moment.kind == claim.moment.kind
 
 
-def digit_likeness(claim: Claim, fact: Fact, *, rough: bool = True) -> float:
+def _digits(q: Quantity) -> str:
+    return q.digits.replace(",", "")
+
+
+def _digits_of(fact: Fact) -> str:
+    """The digits of a value as written; empty when it is no number."""
+    if fact.quantity is not None:
+        return _digits(fact.quantity)
+    value = number_of(fact)
+    return "" if value is None else f"{abs(value):.10g}"
+
+
+def may_resemble(claim: Claim, fact: Fact) -> bool:
+    """Whether both may be written with the same number of digits or marks, told without writing them all."""
+    assert claim.quantity is not None
+    wanted = len(_digits(claim.quantity))
+    return wanted >= 3 and len(_digits_of(fact)) == wanted
+
+
+def digit_likeness(claim: Claim, fact: Fact, *, above: float = -1.0) -> float:
     """How alike two numbers are written: 0.8 for at most one changed or two swapped digits of three or more.
 
-    Less alike ones are told from each other only if `rough`.
+    Less alike ones, at most 0.5, are told from each other only if they may be more alike than `above`; else 0.
     """
     assert claim.quantity is not None
-    value = number_of(fact)
-    if value is None:
-        return 0.0
-    ours = claim.quantity.digits.replace(",", "")
-    theirs = fact.quantity.digits.replace(",", "") if fact.quantity is not None else f"{abs(value):.10g}"
+    ours, theirs = _digits(claim.quantity), _digits_of(fact)
     if len(ours) < 3 or len(theirs) < 3:
         return 0.0
     if ours == theirs or (len(ours) == len(theirs) and sum(a != b for a, b in zip(ours, theirs, strict=True)) == 1):
-        return 0.8
+        return MOST_ALIKE
     if len(ours) >= 4 and len(ours) == len(theirs) and sorted(ours) == sorted(theirs):
-        return 0.8
-    return 0.5 * SequenceMatcher(None, ours, theirs).ratio() if rough else 0.0
+        return MOST_ALIKE
+    shared = min(len(ours), len(theirs))
+    if shared / (len(ours) + len(theirs)) <= above:
+        return 0.0
+    shared = sum(min(ours.count(digit), theirs.count(digit)) for digit in set(ours))
+    if shared / (len(ours) + len(theirs)) <= above:
+        return 0.0
+    return 0.5 * SequenceMatcher(None, ours, theirs).ratio()

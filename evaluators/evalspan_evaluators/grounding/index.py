@@ -4,7 +4,8 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from evalspan_evaluators.grounding import moment as moments
 from evalspan_evaluators.grounding import quantity as quantities
@@ -25,6 +26,8 @@ _ISO = re.compile(
     r"|2[0-3]):([0-5]\d)(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 )
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_POSITIONS = (".", "[", "$", "")
 _HAS_DIGIT = re.compile(r"\d").search
 _DECLARED: dict[float, re.Pattern[str]] = {
     1e3: re.compile(
@@ -56,13 +59,15 @@ _MAX_ITEMS = 20_000
 class Record:
     """One JSON object, table row or sentence of a source."""
 
-    __slots__ = ("children", "facts", "key", "parent", "prose", "source")
+    __slots__ = ("children", "facts", "key", "named_key", "parent", "prose", "source")
 
     def __init__(self, source: Source, parent: "Record | None", key: str | int, prose: str | None = None) -> None:
         self.source = source
         self.parent = parent
         self.key = key
         self.prose = prose
+        #: The nearest key that is a name, not a position.
+        self.named_key: str = key if isinstance(key, str) else "" if parent is None else parent.named_key
         self.facts: list[Fact] = []
         self.children: list[Record] = []
         if parent is not None:
@@ -90,14 +95,6 @@ class Record:
                 limit -= 1
                 yield fact
             stack.extend(reversed(record.children))
-
-    @property
-    def named_key(self) -> str:
-        """The nearest key that is a name, not a position."""
-        for record in self.chain():
-            if isinstance(record.key, str):
-                return record.key
-        return ""
 
 
 class Fact:
@@ -141,6 +138,43 @@ def _path_part(key: str | int) -> str:
     return f".{key}" if _IDENTIFIER.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
 
 
+@lru_cache(maxsize=4096)
+def _may_be_value(key: str) -> bool:
+    """Whether a key is a name or holds a digit, and is no position in a list."""
+    if key[:1] in _POSITIONS:
+        return False
+    return (len(key) > 2 and not key.islower()) or _HAS_DIGIT(key) is not None
+
+
+class _Stamp(NamedTuple):
+    """A date in the usual form of JSON, with the minute of its day where it has a time."""
+
+    moment: Moment
+    minute: int | None
+
+
+@lru_cache(maxsize=16384)
+def _form(value: str) -> tuple[str, float | _Stamp | str | None]:
+    """A short text in plain lower case, and what it is: a number, a date with or without a time, or a text to scan.
+
+    Told once for the many places of one value.
+    """
+    text = fold(value)
+    low = text.lower()
+    if _HAS_DIGIT(text) is None:
+        return low, None
+    if _PLAIN_NUMBER.fullmatch(text):
+        return low, float(text)
+    iso = _ISO.fullmatch(text)
+    if iso is not None:
+        # The usual forms of dates in JSON, without the general parser.
+        day = Day(int(iso[1]), int(iso[2]), int(iso[3]))
+        return low, _Stamp(Moment("date", 0, 10, iso[0], (day,)), int(iso[4]) * 60 + int(iso[5]) if iso[4] else None)
+    if " " not in text and (text[0].isalpha() or is_id(text)):
+        return low, None
+    return low, text
+
+
 def _size(source: Source) -> int:
     return len(source.content) if isinstance(source.content, str) else 0
 
@@ -173,6 +207,8 @@ class Index:
         self.lengths: dict[int, list[Fact]] = {}
         #: Groups of facts to calculate with, by the words that chose them; kept for the claims of one answer.
         self.groups: dict[frozenset[str], list[list[Fact]]] = {}
+        #: Numbers by record and by key, once something is calculated.
+        self.grid: tuple[list[list[Fact]], list[list[Fact]]] | None = None
         self._scales: dict[int, frozenset[float]] = {}
         self._sorted: list[float] | None = None
         self._facts = 0
@@ -211,16 +247,12 @@ class Index:
     def _record(self, source: Source, parent: Record | None, key: str | int, prose: str | None = None) -> Record:
         record = Record(source, parent, key, prose)
         self.records.append(record)
-        if (
-            isinstance(key, str) and prose is None and len(key) > 2 and (key[0] not in ".[$") and not key.islower()
-        ) or _HAS_DIGIT(str(key)):
+        if prose is None and _may_be_value(str(key)):
             self._named(record, str(key))
         return record
 
     def _named(self, record: Record, key: str) -> None:
         """A key that is a value itself: an id, a date or a name over its object."""
-        if key[0] in ".[$":
-            return
         fact = Fact(record, "", key)
         self.strings.setdefault(key.lower(), []).append(fact)
         if key[0].isdigit():
@@ -271,7 +303,7 @@ class Index:
             if is_object(item):
                 inner = self._record(source, record, f"{_path_part(key) if key else ''}[{place}]")
                 for name, value in item.items():
-                    if is_object(value) or is_list(value):
+                    if type(value) not in _SCALARS and (is_object(value) or is_list(value)):
                         stack.append((inner, str(name), value))
                     else:
                         self._leaf(inner, str(name), value, -1)
@@ -296,44 +328,32 @@ class Index:
         if value is None or value == "":
             return
         self._facts += 1
+        if isinstance(value, str) and (len(value) > _SHORT or "\n" in value):
+            self._text(record.source, record, fold(value), key)
+            return
+        fact = Fact(record, key, value, place)
+        record.facts.append(fact)
         if isinstance(value, str):
-            if len(value) > _SHORT or "\n" in value:
-                self._text(record.source, record, fold(value), key)
-                return
-            self._string(record, key, value, place)
-            return
-        fact = Fact(record, key, value, place)
-        record.facts.append(fact)
-        if value is True or value is False:
+            self._string(fact, value)
+        elif value is True or value is False:
             self.flags.append(fact)
-        elif isinstance(value, (int, float)):
-            self._number(fact, value)
+        elif isinstance(value, (int, float)) and -_HUGE < value < _HUGE:
+            self.numbers.append((abs(float(value)), fact))
 
-    def _string(self, record: Record, key: str, value: str, place: int) -> None:
-        fact = Fact(record, key, value, place)
-        record.facts.append(fact)
-        folded = fold(value)
-        self.strings.setdefault(folded.lower(), []).append(fact)
-        if not _HAS_DIGIT(folded):
+    def _string(self, fact: Fact, value: str) -> None:
+        low, form = _form(value)
+        self.strings.setdefault(low, []).append(fact)
+        if form is None:
             return
-        if _PLAIN_NUMBER.fullmatch(folded):
-            self._number(fact, float(folded))
-            return
-        iso = _ISO.fullmatch(folded)
-        if iso is not None:
-            self._iso(fact, iso)
-            return
-        if " " not in folded and (folded[0].isalpha() or is_id(folded)):
-            return
-        self._scan(record, key, folded, place, fact)
-
-    def _iso(self, fact: Fact, match: re.Match[str]) -> None:
-        """The usual forms of dates in JSON, without the general parser."""
-        day = Day(int(match[1]), int(match[2]), int(match[3]))
-        fact.moment = Moment("date", 0, 10, match[0], (day,))
-        self.days.setdefault(day, []).append(fact)
-        if match[4]:
-            self.minutes.setdefault(int(match[4]) * 60 + int(match[5]), []).append(fact)
+        if isinstance(form, _Stamp):
+            fact.moment = form.moment
+            self.days.setdefault(form.moment.days[0], []).append(fact)
+            if form.minute is not None:
+                self.minutes.setdefault(form.minute, []).append(fact)
+        elif isinstance(form, str):
+            self._scan(fact.record, fact.key, form, fact.place, fact)
+        else:
+            self.numbers.append((abs(form), fact))
 
     def _scan(self, record: Record, key: str, text: str, place: int, whole: Fact | None) -> None:
         """Dates, times and quantities inside a text."""
@@ -369,10 +389,6 @@ class Index:
         fact = Fact(record, key, text, place)
         record.facts.append(fact)
         return fact
-
-    def _number(self, fact: Fact, value: float) -> None:
-        if -_HUGE < value < _HUGE:
-            self.numbers.append((abs(float(value)), fact))
 
     def _text(self, source: Source, parent: Record | None, text: str, key: str = "") -> None:
         """Prose by sentence; lines that form a table or `key: value` pairs become records."""

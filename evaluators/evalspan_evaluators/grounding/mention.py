@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import lru_cache
 
 from evalspan_evaluators.grounding.index import Fact, Index, Record
 from evalspan_evaluators.grounding.text import STOP_WORDS
@@ -21,13 +22,15 @@ _MAX_REACH = 200
 class Reach:
     """The records a mention belongs with: its own, those inside, those around, and the other half of its calls."""
 
-    __slots__ = ("_around", "_calls", "_own", "_records")
+    __slots__ = ("_around", "_calls", "_known", "_own", "_records")
 
     def __init__(self, records: tuple[Record, ...]) -> None:
         self._records = records
         self._own: set[int] | None = None
         self._around: set[int] = set()
         self._calls: set[tuple[int, str | None, str]] = set()
+        #: Answers given, by record: every check of a claim asks about the same ones.
+        self._known: dict[int, bool] = {}
 
     def _read(self) -> set[int]:
         self._around = {id(r) for record in self._records for r in record.chain()}
@@ -39,6 +42,12 @@ class Reach:
 
     def holds(self, record: Record) -> bool:
         """Whether a record is one of them."""
+        known = self._known.get(id(record))
+        if known is None:
+            known = self._known[id(record)] = self._holds(record)
+        return known
+
+    def _holds(self, record: Record) -> bool:
         own = self._read() if self._own is None else self._own
         if id(record) in self._around:
             return True
@@ -80,9 +89,9 @@ def _parts(text: str) -> tuple[str, ...]:
     return tuple(_TOKEN.findall(text.lower()))
 
 
-def _is_strong(fact: Fact) -> bool:
-    value = str(fact.value)
-    return any(c.isdigit() for c in value) or any(c.isupper() for c in value)
+@lru_cache(maxsize=8192)
+def _is_strong(value: str) -> bool:
+    return any(c.isdigit() or c.isupper() for c in value)
 
 
 class Mentions:
@@ -100,7 +109,7 @@ class Mentions:
                 last = at + len(parts) - 1
                 if last < len(tokens) and all(tokens[at + i][2] == p for i, p in enumerate(parts)):
                     end = tokens[last][1]
-                    strong = any(_is_strong(f) for f in facts) and (
+                    strong = any(map(_is_strong, {str(f.value) for f in facts})) and (
                         text[start:end] != text[start:end].lower() or any(c.isdigit() for c in text[start:end])
                     )
                     self.items.append(_mention(text, start, end, facts, strong=strong))
@@ -153,6 +162,7 @@ def _names(index: Index, present: set[str]) -> dict[str, list[tuple[tuple[str, .
         parts = _parts(text)
         if (
             not parts
+            or not (parts[0] in present or parts[-1] in present)
             or len(parts) > _MAX_PARTS
             or not any(c.isalpha() for c in text)
             or (len(parts) == 1 and (len(text) < 2 or text in STOP_WORDS))

@@ -2,17 +2,20 @@
 
 import datetime as dt
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
-from evalspan_evaluators.grounding.text import fold
+from evalspan_evaluators.grounding.text import fold, letter_runs
 
 __all__ = ["Day", "Moment", "scan"]
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
-    """A calendar day; 0 stands for a part that is not written."""
+class Day(NamedTuple):
+    """A calendar day; 0 stands for a part that is not written.
+
+    A named tuple, as moments and quantities are: thousands are made and looked up for one answer.
+    """
 
     year: int = 0
     month: int = 0
@@ -37,8 +40,7 @@ class Day:
         return "-".join(p for p in (*parts, f"{self.day:02d}" if self.day else "") if p)
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """One date, time or weekday as written.
 
     Attributes:
@@ -129,8 +131,19 @@ _WEEKDAY = re.compile(
 )
 
 
-_HAS_DIGIT = re.compile(r"\d").search
+_DIGIT_RUN = re.compile(r"\d+")
 _LETTERS = re.compile(r"[^\W\d_]+")
+_HALF_DAY = re.compile(r"[午上下晚早]").search
+_CJK_WEEKDAY = re.compile(r"[月火水木金土日星周]").search
+#: Words that a weekday starts with, to look for weekdays where one stands only.
+_WEEKDAY_RUNS = frozenset(part for name in _WEEKDAYS for part in (name, f"{name}s", name.partition("-")[0]))
+#: Digits that a form starts with, and what may follow them; the forms not told of here start with a month.
+_STARTS: dict[str, tuple[tuple[int, ...], str]] = {
+    "ymd": ((4,), "-/."),
+    "dmy": ((1, 2), ""),
+    "num": ((1, 2), "-/._"),
+    "y": ((4,), ""),
+}
 
 
 def _year(text: str | None) -> int:
@@ -141,7 +154,7 @@ def _year(text: str | None) -> int:
 
 
 def _month(text: str) -> int:
-    text = text.rstrip(".").lower()
+    text = text.rstrip(".").lower().replace("ſ", "s")  # the long s is an s to a pattern that ignores case
     return int(text) if text.isdigit() else _MONTHS[text]
 
 
@@ -157,15 +170,37 @@ def _days(form: str, match: re.Match[str]) -> tuple[Day, ...]:
     return tuple(dict.fromkeys(day for day in first if day.month <= 12))
 
 
-def _dates(text: str, taken: bytearray) -> list[Moment]:
+def _matches(pattern: re.Pattern[str], text: str, starts: Iterable[int]) -> Iterator[re.Match[str]]:
+    """What `finditer` finds for a pattern that can only match at these places."""
+    at = 0
+    for start in starts:
+        if start >= at and (match := pattern.match(text, start)) is not None:
+            yield match
+            at = match.end()
+
+
+def _starts(form: str, text: str, runs: Sequence[tuple[int, int]]) -> Iterator[int]:
+    """Where a form that starts with digits may start."""
+    lengths, following = _STARTS[form]
+    for start, end in runs:
+        if end - start in lengths and (not following or text[end : end + 1] in following):
+            yield start
+
+
+def _dates(text: str, runs: Sequence[tuple[int, int]], taken: bytearray) -> list[Moment]:
     found: list[Moment] = []
-    months = not _MONTHS.keys().isdisjoint(_LETTERS.findall(text.lower()))
+    months = not _MONTHS.keys().isdisjoint(letter_runs(text))
+    named = [m.start() for m in _LETTERS.finditer(text) if m[0].lower() in _MONTHS] if months else []
     for form, pattern in _DATE_FORMS:
         if form in ("mdy", "dmy", "my") and not months:
             continue
         if form == "cjk" and "月" not in text:
             continue
-        for match in pattern.finditer(text):
+        if form == "cjk":
+            matches = pattern.finditer(text)
+        else:
+            matches = _matches(pattern, text, _starts(form, text, runs) if form in _STARTS else named)
+        for match in matches:
             if any(taken[match.start() : match.end()]):
                 continue
             days = _days(form, match)
@@ -202,17 +237,31 @@ def _minutes(match: re.Match[str]) -> tuple[int, ...]:
     return (hour % 24 * 60 + minute,)
 
 
+def _times(text: str, runs: Sequence[tuple[int, int]]) -> Iterator[re.Match[str]]:
+    if not runs or (not text.isascii() and _HALF_DAY(text)):
+        return _TIME.finditer(text)
+    return _matches(_TIME, text, (start for start, end in runs if end - start <= 2))
+
+
+def _weekdays(text: str) -> Iterator[re.Match[str]]:
+    if not text.isascii() and _CJK_WEEKDAY(text):
+        return _WEEKDAY.finditer(text)
+    if _WEEKDAY_RUNS.isdisjoint(letter_runs(text)):
+        return iter(())
+    return _matches(_WEEKDAY, text, (m.start() for m in _LETTERS.finditer(text) if m[0].lower() in _WEEKDAY_RUNS))
+
+
 @lru_cache(maxsize=2048)
 def scan(text: str) -> tuple[Moment, ...]:
     """Every date, time and weekday of the text, in order, without overlaps."""
     text = fold(text)
     taken = bytearray(len(text))
-    digits = _HAS_DIGIT(text) is not None
-    found = _dates(text, taken) if digits else []
-    for match in _TIME.finditer(text) if digits else ():
+    runs = [m.span() for m in _DIGIT_RUN.finditer(text)]
+    found = _dates(text, runs, taken) if runs else []
+    for match in _times(text, runs):
         if not any(taken[match.start() : match.end()]):
             found.append(Moment("time", match.start(), match.end(), match[0], minutes=_minutes(match)))
-    for match in _WEEKDAY.finditer(text):
+    for match in _weekdays(text):
         name = (match[1] or match[2]).lower()
         found.append(Moment("weekday", match.start(), match.end(), match[0], weekday=_WEEKDAYS[name]))
     found.sort(key=lambda m: m.start)

@@ -80,6 +80,13 @@ class Owners:
         self._starts: frozenset[str] | None = None
         self._value_words: frozenset[str] | None = None
 
+    def may_tell(self, claim: Claim, context: Context, found: Sequence[Fact]) -> bool:
+        """Whether the facts that hold a claimed value can tell whose it is."""
+        if not found or len(found) > _MOST_FOUND or any(f.record.source.kind in _HEARD for f in found):
+            return False
+        # Records are compared by their links.
+        return any(f.record.prose is not None for f in found) or (is_small(claim) and _measured(claim, context) != "")
+
     def own_value(
         self, said: Said, claim: Claim, context: Context, mentions: Sequence[Mention], found: Sequence[Fact]
     ) -> Fact | None:
@@ -90,12 +97,8 @@ class Owners:
             claim: The number, date or time.
             context: The words that say what the value is.
             mentions: The mentions in reach of the claim, for a sentence without names.
-            found: Facts that hold the claimed value.
+            found: Facts that hold the claimed value, of which `may_tell` is true.
         """
-        if not found or len(found) > _MOST_FOUND or any(f.record.source.kind in _HEARD for f in found):
-            return None
-        if all(f.record.prose is None for f in found) and not (is_small(claim) and _measured(claim, context)):
-            return None  # records are compared by their links
         around = frozenset(t for t, _ in _tokens(said.sentence))
         unit = claim.quantity.unit if claim.quantity is not None else ""
         known = frozenset(t for m in mentions for t, _ in _tokens(m.text))

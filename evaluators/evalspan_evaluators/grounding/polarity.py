@@ -29,7 +29,8 @@ _DONE = re.compile(
     r"\b(?:has|have|had) (?P<not>not )?been (?:successfully )?(?P<verb>\w+ed|made|sent|paid|set)\b", re.IGNORECASE
 )
 _CLAUSE = re.compile(
-    r"[.;!?\n]|,|\b(?:but|however|although|and|or|because|since|if|unless|when|while|so)\b", re.IGNORECASE
+    r"[.;!?\n,]|\b(?=[bhaosiuw])(?:but|however|although|and|or|because|since|if|unless|when|while|so)\b",
+    re.IGNORECASE,
 )
 _FAILED = re.compile(
     r"\b(?:error|failed|failure|exception|denied|not found|invalid|unauthori[sz]ed|forbidden|timed? ?out)\b",

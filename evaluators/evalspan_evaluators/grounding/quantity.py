@@ -1,17 +1,17 @@
 """Quantity: a number in text with its sign, scale, currency, percent, unit and precision, in several locales."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
-from evalspan_evaluators.grounding.text import STOP_WORDS, fold, guess_language, stem
+from evalspan_evaluators.grounding.text import STOP_WORDS, fold, guess_language, letter_runs, stem
 from evalspan_evaluators.grounding.unit import dimension, measure
 
 __all__ = ["Quantity", "has_words", "scan"]
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(NamedTuple):
     """One number as written.
 
     Attributes:
@@ -409,19 +409,38 @@ _ANY_WORDED = re.compile(
     r"(?<![\w-])(?:" + "|".join(sorted({w for table in _NUMBER_WORDS.values() for w in table})) + r")(?!\w)",
     re.IGNORECASE,
 )
+_WORDED_RUNS = frozenset(w for table in _NUMBER_WORDS.values() for w in table)
 _HYPHENED = re.compile(r"\s?-\s?[^\W\d_]")
 
 
 def has_words(text: str) -> bool:
     """Whether numbers may be written in words here."""
-    return _ANY_WORDED.search(text) is not None
+    return not _WORDED_RUNS.isdisjoint(letter_runs(text)) and _ANY_WORDED.search(text) is not None
+
+
+_DIGIT_RUN = re.compile(r"\d+")
+#: Letters a number may have before its first digit: bracket, sign, currency, space, sign and point.
+_MOST_BEFORE = 9
+
+
+def _numbers(text: str) -> Iterator[re.Match[str]]:
+    """Every match of a number, jumping from digit to digit."""
+    at = 0
+    for run in _DIGIT_RUN.finditer(text):
+        if run.end() <= at:
+            continue
+        match = _NUMBER.search(text, max(at, run.start() - _MOST_BEFORE))
+        if match is None:
+            return
+        yield match
+        at = match.end()
 
 
 @lru_cache(maxsize=2048)
 def scan(text: str) -> tuple[Quantity, ...]:
     """Every number of the text, in order; ordinals and the digits inside ids are left out."""
     text = fold(text)
-    found = [q for m in _NUMBER.finditer(text) if (q := _build(m, text)) is not None]
+    found = [q for m in _numbers(text) if (q := _build(m, text)) is not None]
     table = _WORDED.get(guess_language(text)) if has_words(text) else None
     if table is not None:
         numbers = _NUMBER_WORDS[guess_language(text)]
@@ -466,8 +485,7 @@ def _share_units(found: list[Quantity], text: str) -> list[Quantity]:
     for at in range(len(found) - 1):
         first, second = found[at], found[at + 1]
         if first.end < second.start <= first.end + 5 and _RANGE.fullmatch(text, first.end, second.start):
-            found[at] = replace(
-                first,
+            found[at] = first._replace(
                 unit=second.unit,
                 percent=second.percent or first.percent,
                 currency=first.currency or second.currency,

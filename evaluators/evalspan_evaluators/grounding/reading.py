@@ -16,7 +16,9 @@ __all__ = ["Reading"]
 class Reading:
     """An answer with its claims and subjects, and the sources it is read against."""
 
-    def __init__(self, answer: str, index: Index, claims: list[Claim]) -> None:
+    def __init__(self, answer: str, index: Index, claims: list[Claim], *, hasty: bool = False) -> None:
+        #: Only whether something is held against a claim counts, not what the true value is.
+        self.hasty = hasty
         self.text = fold(answer)
         self.claims = claims
         said = [s.content for s in index.sources if s.kind == "user" and isinstance(s.content, str)]
@@ -41,6 +43,8 @@ class Reading:
 
     def elsewhere(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
         """Contradicted where the value is known of another subject only, and the claim's own has a value for it."""
+        if not self.owners.may_tell(claim, context, found):
+            return None
         start, end = context.sentence
         before = max((c.end for c in self.claims if start <= c.start and c.end <= claim.start), default=start)
         near = f"{self.text[before : claim.start]} {tail_of(self.text, claim.end, end)}"

@@ -36,10 +36,9 @@ class Relevance:
         low = [w.lower() for w in words]
         values: set[Any] = {w for w in (*words, *low) if len(w) > 1}
         for size in range(2, _MAX_WORDS + 1):
-            for at in range(len(words) - size + 1):
-                values.add(" ".join(words[at : at + size]))
-                values.add(gram := " ".join(low[at : at + size]))
-                values.add(gram.replace(" ", "_"))
+            values.update(map(" ".join, zip(*(words[at:] for at in range(size)), strict=False)))
+            values.update(map(" ".join, zip(*(low[at:] for at in range(size)), strict=False)))
+            values.update(map("_".join, zip(*(low[at:] for at in range(size)), strict=False)))
         days: set[str] = set()
         for claim in claims:
             if claim.quantity is not None:

@@ -3,12 +3,25 @@
 import re
 from functools import lru_cache
 
-__all__ = ["STOP_WORDS", "abbreviates", "fold", "guess_language", "key_words", "sentences", "stem", "words"]
+__all__ = [
+    "STOP_WORDS",
+    "abbreviates",
+    "fold",
+    "guess_language",
+    "key_words",
+    "letter_runs",
+    "sentences",
+    "stem",
+    "words",
+]
 
 _WIDE = {0xFF01 + i: 0x21 + i for i in range(94)}
 _WIDE.update(
     {0x2212: 0x2D, 0x2010: 0x2D, 0x2011: 0x2D, 0x2019: 0x27, 0x00A0: 0x20, 0x202F: 0x20, 0x2009: 0x20, 0x3000: 0x20}
 )
+
+#: Whether a text holds one of those; translating costs many times as much.
+_ODD = re.compile("[" + "".join(map(re.escape, map(chr, _WIDE))) + "]")
 
 _STOP: dict[str, frozenset[str]] = {
     "en": frozenset(
@@ -254,10 +267,12 @@ _STOP: dict[str, frozenset[str]] = {
 }
 STOP_WORDS: frozenset[str] = frozenset[str]().union(*_STOP.values())
 
+_LETTERS = re.compile(r"[^\W\d_]+")
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _KEY_PART = re.compile(r"[^\W\d_]+|\d+")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]*\s+(?=[\"'(\[*#]*[A-ZÀ-Þ0-9])|[。！？]|\n+")
+# A set of characters at its head, so that the engine jumps from mark to mark.
+_SENTENCE_END = re.compile(r"[.!?](?P<gap>[\"')\]*]*\s+)(?=[\"'(\[*#]*[A-ZÀ-Þ0-9])|[。！？]|\n+")
 _NOT_AN_END = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|St|No|Nr|vs|approx|ca|Mio|Mrd|Inc|Ltd|Corp|e\.g|i\.e|[A-Z])|^\s*\d+)\.$"
 )
@@ -265,22 +280,30 @@ _NOT_AN_END = re.compile(
 
 def fold(text: str) -> str:
     """The same text at the same length with full-width and typographic variants made plain."""
-    return text if text.isascii() else text.translate(_WIDE)
+    return text if text.isascii() or _ODD.search(text) is None else text.translate(_WIDE)
 
 
-def sentences(text: str) -> list[tuple[int, int]]:
+@lru_cache(maxsize=1024)
+def sentences(text: str) -> tuple[tuple[int, int], ...]:
     """Offsets of sentences and lines, in order; line ends always separate."""
     spans: list[tuple[int, int]] = []
     start = 0
     for match in _SENTENCE_END.finditer(text):
-        if _NOT_AN_END.search(text, max(start, match.start() - 12), match.start()):
+        end = match.start() + (match["gap"] is not None)
+        if _NOT_AN_END.search(text, max(start, end - 12), end):
             continue
-        if match.start() > start:
-            spans.append((start, match.start()))
+        if end > start:
+            spans.append((start, end))
         start = match.end()
     if start < len(text):
         spans.append((start, len(text)))
-    return spans
+    return tuple(spans)
+
+
+@lru_cache(maxsize=2048)
+def letter_runs(text: str) -> frozenset[str]:
+    """The words of a text in lower case, digits and marks between them; tells cheaply what cannot stand in it."""
+    return frozenset(_LETTERS.findall(text.lower()))
 
 
 def words(text: str) -> list[str]:
