@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -36,6 +37,13 @@ def head(size: int) -> bytes:
     """A resource (or scope) of so many bytes, as a field of its spans."""
     return field(1, field(1, KeyValue(key="a", value=AnyValue(string_value="x" * size)).SerializeToString()))
 
+
+#: What reads a request: the collector's reader, and the checks while the sender waits.
+READERS: tuple[Callable[[bytes], object], ...] = (
+    partial(read_traces, project="p", received_ns=1),
+    partial(check_traces, json=False),
+    partial(check_logs, json=False),
+)
 
 #: Scopes of one resource: many small ones; small ones between such as are larger than a part; one that is all.
 SCOPES = {
@@ -79,16 +87,12 @@ def test_fields_too_small_for_spans_are_refused_and_take_no_room(place: str, tin
     body = {"request": held, "resource": field(1, held), "scope": field(1, field(2, held))}[place]
     tracemalloc.start()
     try:
-        for read in (_read, lambda b: check_traces(b, json=False), lambda b: check_logs(b, json=False)):
+        for read in READERS:
             with pytest.raises(DecodeError, match="too many small fields"):
                 read(body)
         assert tracemalloc.get_traced_memory()[1] < 200_000 + 3 * first
     finally:
         tracemalloc.stop()
-
-
-def _read(body: bytes) -> object:
-    return read_traces(body, project="p", received_ns=1)
 
 
 class Steps:
@@ -119,7 +123,7 @@ def test_a_body_that_is_no_request_is_refused_without_going_through_it(
     monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
     monkeypatch.setattr(wire, "_read_varint", Steps(10_000))
-    for read in (_read, lambda b: check_traces(b, json=False), lambda b: check_logs(b, json=False)):
+    for read in READERS:
         with pytest.raises(DecodeError, match="bytes are no Export"):
             read(body)
 
