@@ -196,7 +196,13 @@ class Assembler:
             projects[trace.key[0]].append(trace)
         for project, traces in projects.items():
             changes = {trace.key: trace.changes for trace in traces}
-            loaded = Loaded(self._stores(), self._recent, project, max_spans=None if heavy else _HEAVY_SPANS)
+            loaded = Loaded(
+                self._stores(),
+                self._recent,
+                project,
+                max_spans=None if heavy else _HEAVY_SPANS,
+                shared=self._shard[1] > 1,
+            )
             try:
                 self._assemble(loaded, traces, now_ns)
             except Exception:
@@ -235,7 +241,7 @@ class Assembler:
         except Exception as error:  # noqa: BLE001  # one hostile trace must not stop the others
             self._fail(outcome, now_ns, error)
             return outcome
-        self._judge(outcome, runs, loaded.runs_within(group), now_ns)
+        self._judge(outcome, runs, loaded.runs_in(group), now_ns)
         return outcome
 
     def _fail(self, outcome: _Outcome, now_ns: int, error: Exception) -> None:
@@ -250,6 +256,7 @@ class Assembler:
 
     def _judge(self, outcome: _Outcome, runs: Iterable[Run], prior: Sequence[KnownRun], now_ns: int) -> None:
         """Which runs are to be written, which old ones are gone, and when to look again."""
+        inside = set(outcome.group)
         earlier = {known.run_id: known for known in prior if known.state != "withdrawn"}
         for run in runs:
             closes_ns = closes_at_ns(facts_of(run), self._timing)
@@ -264,7 +271,8 @@ class Assembler:
             revised = revise(old, printed, closed=closed)
             if old is None or _differs(old, revised):
                 outcome.runs.append(revised)
-        outcome.gone.extend(earlier)
+        # A run that reaches beyond this group is not gone because its root is not here.
+        outcome.gone.extend(known.run_id for known in earlier.values() if inside.issuperset(known.trace_ids))
 
     def _settle(self, project: str, outcomes: Iterable[_Outcome], due: Mapping[str, PendingTrace]) -> None:
         """Mark what is finished and what the written runs do not mark, so that no restart looks at it again."""

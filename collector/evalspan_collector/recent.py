@@ -33,11 +33,18 @@ class KnownRun:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is remembered of a trace at one moment."""
+    """What is remembered of a trace at one moment.
+
+    Attributes:
+        first_ns: When the first of what is remembered was received.
+        runs_known: `runs` are all that were written of it, not only those this process wrote since `first_ns`.
+    """
 
     spans: list[Span]
     logs: list[LogRecord]
     runs: list[KnownRun]
+    first_ns: int = 0
+    runs_known: bool = False
 
     @property
     def stamp(self) -> Stamp:
@@ -50,6 +57,8 @@ class _Trace:
     spans: dict[str, Span] = field(default_factory=dict[str, Span])
     logs: dict[_LogKey, LogRecord] = field(default_factory=dict[_LogKey, LogRecord])
     runs: dict[str, KnownRun] = field(default_factory=dict[str, KnownRun])
+    first_ns: int = 2**63
+    runs_known: bool = False
 
 
 class RecentTraces:
@@ -75,12 +84,15 @@ class RecentTraces:
                 if key != (span.project, span.trace_id):
                     key = (span.project, span.trace_id)
                     trace = self._touch(key, touched)
+                trace.first_ns = min(trace.first_ns, span.received_ns)
                 known = trace.spans.get(span.span_id)
                 if known is None or span.received_ns >= known.received_ns:
                     trace.spans[span.span_id] = span
             for record in logs:
                 if record.trace_id:
-                    self._touch((record.project, record.trace_id), touched).logs[_log_key(record)] = record
+                    trace = self._touch((record.project, record.trace_id), touched)
+                    trace.first_ns = min(trace.first_ns, record.received_ns)
+                    trace.logs[_log_key(record)] = record
             self._blocks.append((size_bytes, frozenset(touched)))
             self._bytes += size_bytes
             self._forget()
@@ -106,7 +118,27 @@ class RecentTraces:
             trace = self._traces.get((project, trace_id))
             if trace is None:
                 return None
-            return Snapshot(list(trace.spans.values()), list(trace.logs.values()), list(trace.runs.values()))
+            return Snapshot(
+                list(trace.spans.values()),
+                list(trace.logs.values()),
+                list(trace.runs.values()),
+                trace.first_ns,
+                trace.runs_known,
+            )
+
+    def know_runs(self, project: str, trace_ids: Iterable[str], runs: Iterable[KnownRun] = ()) -> None:
+        """The store holds these runs of these traces, and no others; what comes to be is noted here."""
+        runs = list(runs)
+        with self._lock:
+            for trace_id in trace_ids:
+                trace = self._traces.get((project, trace_id))
+                if trace is not None:
+                    trace.runs_known = True
+                    for run in runs:
+                        noted = trace.runs.get(run.run_id)
+                        # What this process wrote meanwhile is newer than what was read.
+                        if trace_id in run.trace_ids and (noted is None or noted.revision < run.revision):
+                            trace.runs[run.run_id] = run
 
     def note_runs(self, runs: Iterable[Run]) -> None:
         """Remember what was written about traces that are remembered."""

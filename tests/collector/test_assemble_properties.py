@@ -12,6 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from evalspan_collector.assemble import assemble, is_loose, neighbour_query
 from evalspan_collector.completion import closes_at_ns, facts_of, is_closed, run_fingerprint
+from evalspan_collector.neighbourhood import Neighbourhood
 from evalspan_collector.run import Run
 from evalspan_collector.span import LogRecord, Span
 
@@ -133,6 +134,21 @@ def test_neighbour_queries_reach_every_trace_of_a_stitched_run(name: str) -> Non
     for run in assemble(spans, logs):
         for start in run.trace_ids:
             assert set(run.trace_ids) <= _reached(start, traces)
+
+
+@pytest.mark.parametrize("name", captures())
+def test_traces_of_a_stitched_run_share_a_tie(name: str) -> None:
+    """Where traces are too many to be looked at together, their ties alone keep each run whole."""
+    spans, logs = capture(name).read()
+    neighbourhood = Neighbourhood()
+    ids = sorted({span.trace_id for span in spans})
+    for trace_id in ids:
+        heard = [record for record in logs if record.trace_id == trace_id]
+        neighbourhood.note(trace_id, [span for span in spans if span.trace_id == trace_id], heard)
+    groups = neighbourhood.groups(spans[0].project, ids, limit=1000)
+    assert sorted(trace_id for group in groups for trace_id in group) == ids
+    for run in assemble(spans, logs):
+        assert any(set(run.trace_ids) <= set(group) for group in groups)
 
 
 def _reached(start: str, traces: dict[str, list[Span]]) -> set[str]:

@@ -2,14 +2,16 @@
 
 import random
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from apparatus.stores import FaultyStore
 from apparatus.waiting import until
 from apparatus.workload import Workload, attributes
+from golden.captures import capture
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
@@ -21,7 +23,7 @@ from evalspan_collector.pending import in_shard
 from evalspan_collector.records import RunSummary
 from evalspan_collector.run import Run
 from evalspan_collector.selfmetrics import SelfMetrics
-from evalspan_collector.span import Span
+from evalspan_collector.span import Span, SpanKind
 from evalspan_collector.store.current import Stamp
 
 SECOND = 1_000_000_000
@@ -292,6 +294,88 @@ def test_traces_of_one_process_are_looked_at_together(monkeypatch: pytest.Monkey
     assert groups == [4]
 
 
+def watch_groups(monkeypatch: pytest.MonkeyPatch) -> list[frozenset[str]]:
+    """The traces of each assembly from now on."""
+    groups: list[frozenset[str]] = []
+
+    def watch(spans: Iterable[Span], *rest: object, **more: object) -> tuple[Run, ...]:
+        kept = list(spans)
+        groups.append(frozenset(span.trace_id for span in kept))
+        return assemble(kept, *rest, **more)  # type: ignore[arg-type]  # passed through
+
+    monkeypatch.setattr(assembler_module, "assemble", watch)
+    return groups
+
+
+def bare_calls(live: Live, count: int, *, apart_s: float, **fields: Any) -> list[Span]:
+    """Traces of one model call of two seconds each, of one process."""
+    began = live.now_ns - 3600 * SECOND
+    return [
+        Span(
+            trace_id=f"{10**20 + n:032x}",
+            span_id=f"{n + 1:016x}",
+            name="chat m",
+            kind=SpanKind.LLM,
+            operation="chat",
+            model_request="m",
+            service_name="svc",
+            start_ns=began + int(n * apart_s * SECOND),
+            end_ns=began + int((n * apart_s + 2) * SECOND),
+            received_ns=live.now_ns,
+            **fields,
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("seen_before", [True, False])
+@pytest.mark.parametrize("finish", ["stop", "tool_calls"])
+@pytest.mark.parametrize("apart_s", [0.000_001, 0.1, 5.0])
+def test_each_of_many_traces_beside_each_other_is_assembled_once(
+    monkeypatch: pytest.MonkeyPatch, *, apart_s: float, finish: str, seen_before: bool
+) -> None:
+    groups = watch_groups(monkeypatch)
+    live = Live()
+    live.assembler._complete_since_ns = 0 if seen_before else 2**63  # as a fresh or an old process
+    spans = bare_calls(live, 300, apart_s=apart_s, finish_reasons=(finish,))
+    live.receive(random.Random(1).sample(spans, len(spans)))
+    live.pass_time(61)
+    assert sum(len(group) for group in groups) == 300
+    assert max(len(group) for group in groups) <= 64
+    assert {run.state for run in live.runs(spans)} == {"closed"}
+
+
+def test_in_a_crowd_the_calls_of_one_run_are_still_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = watch_groups(monkeypatch)
+    live = Live()
+    spans, logs = capture("openai-v2__event__stock_analyst").read()
+    (alone,) = assemble(spans, logs)
+    began = min(span.start_ns for span in spans)
+    said = '[{"role":"user","parts":[{"type":"text","content":"another question"}]}]'
+    noise = [
+        replace(
+            call,
+            project=spans[0].project,
+            service_name=spans[0].service_name,
+            service_instance_id=spans[0].service_instance_id,
+            start_ns=began + n * SECOND // 10,
+            end_ns=began + n * SECOND // 10 + SECOND,
+            input_messages=said,
+        )
+        for n, call in enumerate(bare_calls(live, 200, apart_s=0))
+    ]
+    here = [*noise[100:], *received(spans, live), *noise[:100]]
+    heard = [replace(record, received_ns=live.now_ns) for record in logs]
+    live.store.insert_spans(here, token="t")
+    live.store.insert_logs(heard, token="t")
+    live.assembler.spans_stored(here, heard)
+    live.pass_time(61)
+    (run,) = live.store.runs_of_traces(spans[0].project, [alone.trace_id])
+    assert len(run.trace_ids) > 1
+    assert (run.run_id, run.trace_ids) == (alone.run_id, alone.trace_ids)
+    assert sum(len(group) for group in groups) == 200 + len({span.trace_id for span in spans})
+
+
 def reads_of(live: Live) -> list[int]:
     """Numbers of traces whose spans are read from the store from now on."""
     reads: list[int] = []
@@ -349,6 +433,95 @@ def test_a_run_written_before_a_restart_is_amended_and_not_begun_again() -> None
     again.receive(received([spans[2]], again))
     again.pass_time(61)
     assert (again.run(spans).state, again.run(spans).revision) == ("amended", 2)
+
+
+def resend(live: Live, change: Callable[[Live], Live]) -> tuple[Live, list[Span]]:
+    """A closed run, of which every span comes again, the answer changed; in between, what `change` does."""
+    spans = spans_of(1, live)
+    live.receive(spans)
+    live.pass_time(61)
+    assert live.run(spans).revision == 1
+    after = change(live)
+    after.now_ns = live.now_ns
+    again = [replace(span, output_value="another answer") for span in received(spans, after)]
+    again[-1] = replace(again[-1], run_output="another answer")
+    after.receive(again)
+    after.pass_time(61)
+    return after, again
+
+
+def restarted(live: Live) -> Live:
+    again = Live(live.store)
+    again.now_ns = live.now_ns
+    return again
+
+
+def evicted(live: Live) -> Live:
+    live.assembler._recent.add([], [], size_bytes=100 << 20)  # a block that leaves room for nothing
+    return live
+
+
+def beside_another(live: Live) -> Live:
+    other = restarted(live)
+    other.receive(spans_of(2, other))
+    other.pass_time(61)
+    return other
+
+
+@pytest.mark.parametrize("change", [restarted, evicted, beside_another])
+def test_a_trace_that_is_sent_again_whole_amends_what_memory_never_knew(change: Callable[[Live], Live]) -> None:
+    live, spans = resend(Live(), change)
+    assert (live.run(spans).state, live.run(spans).revision) == ("amended", 2)
+
+
+@pytest.mark.parametrize("change", [restarted, evicted, beside_another])
+def test_a_trace_that_is_sent_again_with_a_new_root_withdraws_the_old_run(change: Callable[[Live], Live]) -> None:
+    live, spans = resend(Live(), change)
+    old = live.run(spans)
+    live = change(live)
+    top = replace(spans[-1], span_id="f" * 16, name="invoke_agent outer", received_ns=live.now_ns)
+    again = [replace(s, parent_id=top.span_id) if s is spans[-1] else s for s in received(spans, live)]
+    again = [replace(s, parent_id=top.span_id) if s.parent_id is None else s for s in again]
+    live.receive([*again, top])
+    live.pass_time(61)
+    assert live.run(spans).run_id != old.run_id
+    found = live.store.run_summary("default", old.run_id)
+    assert found is None or found.state == "withdrawn"
+
+
+def test_one_of_several_shards_asks_the_store_which_runs_were_written() -> None:
+    live = Live(shard=(0, 2))
+    spans = next(s for s in (spans_of(n, live) for n in range(9)) if in_shard(s[0].trace_id, (0, 2)))
+    live.receive(spans)
+    live.pass_time(61)
+    other = Live(live.store, shard=(0, 2))
+    other.now_ns = live.now_ns
+    other.receive([replace(spans[-1], run_output="x", received_ns=live.now_ns)])
+    other.pass_time(61)
+    assert live.run(spans).revision == 2
+    live.now_ns = other.now_ns
+    live.receive([replace(s, run_output=s.run_output and "y", received_ns=live.now_ns) for s in spans])
+    live.pass_time(61)
+    assert live.run(spans).revision == 3
+
+
+def test_runs_of_traces_that_are_new_are_not_asked_for() -> None:
+    live = Live()
+    asked: list[str] = []
+    read = live.store.runs_of_traces
+
+    def counted(project: str, trace_ids: Sequence[str]) -> list[RunSummary]:
+        asked.extend(trace_ids)
+        return read(project, trace_ids)
+
+    live.store.runs_of_traces = counted  # type: ignore[method-assign]  # counted on the way
+    spans = spans_of(1, live)
+    live.receive(spans[:3])
+    live.pass_time(3)
+    live.receive(received(spans[3:], live))
+    live.pass_time(61)
+    assert asked == []
+    assert live.run(spans).state == "closed"
 
 
 def test_a_huge_trace_does_not_delay_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,6 +272,17 @@ def test_a_stamp_tells_what_a_trace_holds_without_reading_it(store: Store) -> No
     assert store.stamps("other", ["a" * 32]).get("a" * 32, Stamp(0, 0, 0, 0)) == Stamp(0, 0, 0, 0)
 
 
+def test_the_first_arrival_of_a_trace_outlives_the_spans_that_came_with_it(store: Store) -> None:
+    store.insert_spans([span(0), span(1, trace="b" * 32), span(2, trace="c" * 32, start_ns=1, end_ns=2)], token="t1")
+    store.insert_spans([span(0, received_ns=NOW + 7)], token="t2")
+    ids = ["a" * 32, "b" * 32, "c" * 32, "d" * 32]
+    window = {"start_ns": NOW, "end_ns": NOW + SECOND}
+    assert store.first_arrivals("default", ids, **window) == {"a" * 32: NOW, "b" * 32: NOW + 1}
+    assert store.first_arrivals("default", ids[2:], start_ns=0, end_ns=NOW) == {"c" * 32: NOW + 2}
+    assert store.first_arrivals("other", ids, **window) == {}
+    assert store.first_arrivals("default", [], **window) == {}
+
+
 def test_spans_of_many_projects_and_days_go_in_together(store: Store) -> None:
     many = [span(0, project=f"p{i}", received_ns=NOW + i * 86_400 * SECOND) for i in range(130)]
     store.insert_spans(many, token="t")

@@ -5,21 +5,37 @@ from collections.abc import Iterable
 
 from evalspan_collector.assemble.adopt import adopt
 from evalspan_collector.assemble.build import build_run, run_id_of
-from evalspan_collector.assemble.calls import Call, find_calls
+from evalspan_collector.assemble.calls import CALL_SLACK_NS, Call, could_be_one_call, find_calls
 from evalspan_collector.assemble.infer import infer_kinds
-from evalspan_collector.assemble.neighbours import NeighbourQuery, is_loose, neighbour_query
+from evalspan_collector.assemble.neighbours import NEAR_NS, NeighbourQuery, is_loose, neighbour_query
 from evalspan_collector.assemble.node import Node, preorder, settle
 from evalspan_collector.assemble.queue import queue_calls, queue_spans
 from evalspan_collector.assemble.reading import Reader
 from evalspan_collector.assemble.roots import Draft, find_drafts
-from evalspan_collector.assemble.stitch import stitch
+from evalspan_collector.assemble.stitch import BLIND_GAP_NS, CALL_GAP_NS, stitch
+from evalspan_collector.assemble.ties import CallSpot, Tie, Ties, ties_of
 from evalspan_collector.assemble.tree import build_traces
 from evalspan_collector.join import join_logs
 from evalspan_collector.prices import Prices
 from evalspan_collector.run import Run
 from evalspan_collector.span import LogRecord, Span
 
-__all__ = ["NeighbourQuery", "assemble", "is_loose", "neighbour_query", "run_id_of"]
+__all__ = [
+    "BLIND_GAP_NS",
+    "CALL_GAP_NS",
+    "CALL_SLACK_NS",
+    "NEAR_NS",
+    "CallSpot",
+    "NeighbourQuery",
+    "Tie",
+    "Ties",
+    "assemble",
+    "could_be_one_call",
+    "is_loose",
+    "neighbour_query",
+    "run_id_of",
+    "ties_of",
+]
 
 
 def assemble(spans: Iterable[Span], logs: Iterable[LogRecord] = (), *, prices: Prices | None = None) -> tuple[Run, ...]:

@@ -4,16 +4,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from evalspan_collector.assemble.node import Node
 from evalspan_collector.assemble.tree import Trace
 from evalspan_collector.span import Span, SpanKind, Usage
 
-__all__ = ["Call", "find_calls"]
+__all__ = ["CALL_SLACK_NS", "Call", "CallFacts", "call_facts", "could_be_one_call", "find_calls"]
 
 #: How many earlier, still running calls are looked at for each call: bounds hostile traces.
 _LOOK_BACK = 64
-_SLACK_NS = 5_000_000
+#: Two descriptions of one call may differ by this much in time.
+CALL_SLACK_NS = 5_000_000
 
 
 @dataclass(eq=False, slots=True)
@@ -135,7 +137,7 @@ def _join_by_response_id(nodes: list[Node], groups: _Groups) -> None:
     for same in by_id.values():
         for one, other in pairwise(same):
             # The provider's ids are unique; those of caches and of fakes are not, so the times must agree too.
-            if other.start <= one.end + _SLACK_NS:
+            if other.start <= one.end + CALL_SLACK_NS:
                 groups.join(one, other)
 
 
@@ -144,7 +146,7 @@ def _join_beside(nodes: list[Node], groups: _Groups, loose: frozenset[str]) -> N
     running: list[Node] = []
     taken: set[tuple[Node, str]] = set()
     for node in nodes:
-        running = [n for n in running if n.end + _SLACK_NS >= node.start][-_LOOK_BACK:]
+        running = [n for n in running if n.end + CALL_SLACK_NS >= node.start][-_LOOK_BACK:]
         fits = [n for n in running if _is_beside(n, node, loose) and (n, node.span.scope_name) not in taken]
         fits = [n for n in fits if groups.find(n) is not groups.find(node)]
         if fits:
@@ -168,16 +170,36 @@ def _is_beside(outer: Node, inner: Node, loose: frozenset[str]) -> bool:
     return apart and one.service_instance_id == two.service_instance_id and _alike(one, two)
 
 
-def _alike(one: Span, two: Span) -> bool:
+class CallFacts(NamedTuple):
+    """What a span says of its call that two descriptions of one call must agree in."""
+
+    response_id: str | None
+    failed: bool
+    output_tokens: int | None
+    model: str | None
+
+
+def call_facts(span: Span) -> CallFacts:
+    """Those of one span."""
+    return CallFacts(
+        span.response_id, span.is_error, span.usage.output_tokens, span.model_response or span.model_request
+    )
+
+
+def could_be_one_call(one: CallFacts, two: CallFacts) -> bool:
     """True unless a fact of the two spans speaks against their being one call."""
     if one.response_id and two.response_id and one.response_id != two.response_id:
         return False
-    if one.is_error != two.is_error:
+    if one.failed != two.failed:
         return False
-    if one.usage.output_tokens is not None and two.usage.output_tokens is not None:
-        return one.usage.output_tokens == two.usage.output_tokens
-    models = [m for m in ((one.model_response or one.model_request), (two.model_response or two.model_request)) if m]
+    if one.output_tokens is not None and two.output_tokens is not None:
+        return one.output_tokens == two.output_tokens
+    models = [m for m in (one.model, two.model) if m]
     return len(models) < 2 or _same_model(*models)
+
+
+def _alike(one: Span, two: Span) -> bool:
+    return could_be_one_call(call_facts(one), call_facts(two))
 
 
 def _same_model(one: str, two: str) -> bool:

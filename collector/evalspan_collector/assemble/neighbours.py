@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from evalspan_collector.assemble.stitch import CALL_GAP_NS, process_of, queue_team
 from evalspan_collector.span import Span, SpanKind
 
-__all__ = ["NeighbourQuery", "is_loose", "neighbour_query"]
+__all__ = ["NEAR_NS", "NeighbourQuery", "is_loose", "neighbour_query"]
 
 _HOLDERS = frozenset({SpanKind.AGENT, SpanKind.WORKFLOW, SpanKind.CHAIN, SpanKind.TOOL})
 #: An anchored run only takes in what happened while it ran, and lone retrievals shortly before.
-_NEAR_NS = 30_000_000_000
+NEAR_NS = 30_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def neighbour_query(spans: Iterable[Span]) -> NeighbourQuery:
     if not spans:
         raise ValueError("a neighbour query needs at least one span")
     loose = is_loose(spans)
-    reach = CALL_GAP_NS if loose else _NEAR_NS
+    reach = CALL_GAP_NS if loose else NEAR_NS
     return NeighbourQuery(
         project=spans[0].project,
         processes=frozenset(process_of(s)[1] for s in spans),

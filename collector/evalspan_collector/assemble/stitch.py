@@ -13,12 +13,22 @@ from evalspan_collector.assemble.roots import Draft
 from evalspan_collector.message import Message
 from evalspan_collector.span import Span, SpanKind
 
-__all__ = ["CALL_GAP_NS", "process_of", "queue_team", "stitch"]
+__all__ = [
+    "BLIND_GAP_NS",
+    "CALL_GAP_NS",
+    "TOOL_FINISH",
+    "previous_response",
+    "process_of",
+    "queue_team",
+    "since_user",
+    "stitch",
+    "turn_of",
+]
 
 #: A model call that answers a tool request comes within this time, else it is another run.
 CALL_GAP_NS = 600_000_000_000
 #: Without content only time speaks, so it must be near.
-_BLIND_GAP_NS = 30_000_000_000
+BLIND_GAP_NS = 30_000_000_000
 _TEAM_GAP_NS = 60_000_000_000
 _CONFIDENCE = {
     "link": 0.95,
@@ -29,7 +39,8 @@ _CONFIDENCE = {
     "order": 0.6,
     "time": 0.5,
 }
-_TOOL_FINISH = re.compile(r"tool|function_call", re.IGNORECASE)
+#: Finish reasons of a call that asks for a tool.
+TOOL_FINISH = re.compile(r"tool|function_call", re.IGNORECASE)
 _TEAM = re.compile(r"_([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 
 
@@ -151,10 +162,10 @@ def _join_calls(pieces: list[_Piece], reader: Reader) -> None:
 def _continues(piece: _Piece, at: _Open, reader: Reader) -> tuple[_Piece | None, str]:
     call = piece.calls[0]
     messages = reader.input_of(call)
-    previous = _previous_response(call)
+    previous = next((p for n in call.members if (p := previous_response(n.span))), None)
     if previous and previous in at.responses:
         return at.responses[previous], "previous_response"
-    since = messages[(last_user_index(messages) or 0) :] if messages else ()
+    since = since_user(messages)
     answered = [p.id for m in since for p in m.tool_responses if p.id]
     for call_id in reversed([*(p.id for m in since for p in m.tool_calls), *answered]):
         if call_id in at.asked:
@@ -163,7 +174,7 @@ def _continues(piece: _Piece, at: _Open, reader: Reader) -> tuple[_Piece | None,
         return _blind(piece, at), "order"
     if messages and any(m.parts for m in messages):
         # The same turn again: further along (ids were not carried), or a retry of a call that failed.
-        same_turn = at.turns.get(_turn(messages))
+        same_turn = at.turns.get(turn_of(messages))
         further = any(m.role in ("assistant", "tool") for m in since)
         if same_turn is not None and (further or same_turn.calls[-1].failed):
             return same_turn, "history"
@@ -173,7 +184,7 @@ def _continues(piece: _Piece, at: _Open, reader: Reader) -> tuple[_Piece | None,
 
 def _blind(piece: _Piece, at: _Open) -> _Piece | None:
     """Without content: the one call before it that ended asking for a tool and was not continued."""
-    at.waiting = [w for w in at.waiting if piece.start - w.end <= _BLIND_GAP_NS]
+    at.waiting = [w for w in at.waiting if piece.start - w.end <= BLIND_GAP_NS]
     fits = [w for w in at.waiting if w.end <= piece.start and _model(w) == _model(piece)]
     if not fits:
         return None
@@ -184,15 +195,21 @@ def _model(piece: _Piece) -> object:
     return piece.calls[0].first("model_request")
 
 
-def _previous_response(call: Call) -> str | None:
-    for node in call.members:
-        for key in ("gen_ai.request.previous_response.id", "gen_ai.openai.request.previous_response_id"):
-            if key in node.span.attributes:
-                return node.span.attributes[key]
+def previous_response(span: Span) -> str | None:
+    """The id of the response that a call says it goes on from."""
+    for key in ("gen_ai.request.previous_response.id", "gen_ai.openai.request.previous_response_id"):
+        if key in span.attributes:
+            return span.attributes[key]
     return None
 
 
-def _turn(messages: tuple[Message, ...]) -> str:
+def since_user(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The last thing a user said and what followed."""
+    return messages[(last_user_index(messages) or 0) :]
+
+
+def turn_of(messages: tuple[Message, ...]) -> str:
+    """All that was said until a user spoke last: the same for every call of one turn."""
     index = last_user_index(messages)
     return repr([(m.role, m.text) for m in messages[: (index or 0) + 1]])
 
@@ -206,8 +223,8 @@ def _remember(piece: _Piece, at: _Open, reader: Reader) -> None:
         at.asked.update({p.id: piece for p in asked if p.id})
         messages = reader.input_of(call)
         if messages:
-            at.turns[_turn(messages)] = piece
-        if asked or any(_TOOL_FINISH.search(r) for n in call.members for r in n.span.finish_reasons):
+            at.turns[turn_of(messages)] = piece
+        if asked or any(TOOL_FINISH.search(r) for n in call.members for r in n.span.finish_reasons):
             at.waiting.append(piece)
 
 
@@ -236,7 +253,7 @@ def _attach_loose(drafts: list[Draft], tops: list[Node]) -> None:
             continue
         known = starts.get(process_of(top.span), [])
         at = bisect_left(known, (top.start, -1))
-        until = bisect_right(known, (top.end + _BLIND_GAP_NS, len(drafts)))
+        until = bisect_right(known, (top.end + BLIND_GAP_NS, len(drafts)))
         if at < until:
             draft = drafts[known[at][1]]
             draft.roots.append(top)

@@ -61,6 +61,15 @@ SELECT trace_id, 1, uniqExact((span_id, time_ns, event_name, sequence, content_h
 WHERE project = {project:String} AND trace_id IN {ids:Array(String)} GROUP BY trace_id
 """
 
+# The window lets whole granules be passed over: rows lie in the order in which they came.
+_FIRST_SQL: Final = """
+SELECT trace_id, min(first_received_ns)
+FROM arrivals
+WHERE project = {project:String} AND spans > 0 AND start_ns <= {end:UInt64} AND end_ns >= {start:UInt64}
+    AND trace_id IN {ids:Array(String)}
+GROUP BY trace_id
+"""
+
 _NEIGHBOURS_SQL: Final = """
 SELECT trace_id
 FROM arrivals
@@ -172,6 +181,18 @@ class SpanTables:
         for trace_id, is_log, count, newest in self._client.rows(_STAMPS_SQL, parameters):
             found[trace_id][2 * is_log : 2 * is_log + 2] = int(count), int(newest)
         return {trace_id: Stamp(*numbers) for trace_id, numbers in found.items()}
+
+    def first_arrivals(self, project: str, trace_ids: Sequence[str], *, window: tuple[int, int]) -> dict[str, int]:
+        """When the first span of each trace in the window was received, those since replaced included."""
+        if not trace_ids:
+            return {}
+        parameters = {
+            "project": project,
+            "ids": list(trace_ids),
+            "start": max(window[0], 0),
+            "end": max(window[1], 0),
+        }
+        return {str(trace_id): int(first_ns) for trace_id, first_ns in self._client.rows(_FIRST_SQL, parameters)}
 
     def open_traces(self, since_received_ns: int, limit: int) -> list[OpenTrace]:
         """Traces with something newer than their last assembly, oldest first."""

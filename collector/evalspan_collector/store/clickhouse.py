@@ -89,6 +89,10 @@ class ClickHouseStore:
         """What tells whether a reader has all of these traces; one without spans and logs may be missing."""
         return self._spans.stamps(project, trace_ids)
 
+    def first_arrivals(self, project: str, trace_ids: Sequence[str], *, start_ns: int, end_ns: int) -> dict[str, int]:
+        """When the first span of each trace that ran within these times was received, those since replaced included."""
+        return self._spans.first_arrivals(project, trace_ids, window=(start_ns, end_ns))
+
     def open_traces(self, *, since_received_ns: int = 0, limit: int = 10_000) -> list[OpenTrace]:
         """Traces with spans or logs newer than their last assembly, or with an open run; oldest first."""
         return self._spans.open_traces(since_received_ns, limit)

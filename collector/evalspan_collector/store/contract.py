@@ -232,6 +232,10 @@ class Store(Protocol):
         """What tells whether a reader has all of these traces; one without spans and logs may be missing."""
         ...
 
+    def first_arrivals(self, project: str, trace_ids: Sequence[str], *, start_ns: int, end_ns: int) -> dict[str, int]:
+        """When the first span of each trace that ran within these times was received, those since replaced included."""
+        ...
+
     def open_traces(self, *, since_received_ns: int = 0, limit: int = 10_000) -> list[OpenTrace]:
         """Traces with spans or logs newer than their last assembly, oldest first."""
         ...
@@ -250,7 +254,7 @@ class Store(Protocol):
         end_ns: int,
         limit: int = 200,
     ) -> list[str]:
-        """Traces of these processes (instance id or service) or sessions whose spans overlap the window."""
+        """Traces of these processes (instance id or service) or sessions that overlap the window, by their start."""
         ...
 
     # runs

@@ -18,6 +18,7 @@ from evalspan_collector.records import (
 )
 from evalspan_collector.run import Run
 from evalspan_collector.span import LogRecord, Span
+from evalspan_collector.store._memory_match import wanted_run, wanted_score, within
 from evalspan_collector.store._memory_numbers import aggregate, run_trend, score_trend
 from evalspan_collector.store.contract import (
     AggregateQuery,
@@ -140,6 +141,13 @@ class MemoryStore:
         """What tells whether a reader has all of these traces; one without spans and logs may be missing."""
         return {t: Stamp.of(self.spans(project, [t]), self.logs(project, [t])) for t in trace_ids}
 
+    def first_arrivals(self, project: str, trace_ids: Sequence[str], *, start_ns: int, end_ns: int) -> dict[str, int]:
+        """When the first span of each trace that ran within these times was received, those since replaced included."""
+        with self._guard:
+            spans = [span for trace_id in trace_ids for span in self._spans.get((project, trace_id), {}).values()]
+            ran = {span.trace_id for span in spans if span.start_ns <= end_ns and span.end_ns >= start_ns}
+            return {trace_id: self._traces[project, trace_id].first_ns for trace_id in ran}
+
     def open_traces(self, *, since_received_ns: int = 0, limit: int = 10_000) -> list[OpenTrace]:
         """Traces with spans or logs newer than their last assembly, or with an open run; oldest first."""
         with self._guard:
@@ -260,9 +268,9 @@ class MemoryStore:
 
     def runs(self, query: RunQuery) -> list[RunSummary]:
         """Current revisions, newest start first."""
-        found = [r for r in self._current() if _wanted(r, query)]
+        found = [r for r in self._current() if wanted_run(r, query)]
         if query.metric is not None or query.passed is not None or query.max_score is not None:
-            scored = {(s.project, s.run_id) for s in self._current_scores() if _scored(s, query)}
+            scored = {(s.project, s.run_id) for s in self._current_scores() if wanted_score(s, query)}
             found = [r for r in found if (r.project, r.run_id) in scored]
         found.sort(key=lambda r: (r.started_ns, r.run_id), reverse=True)
         return found[: query.limit]
@@ -335,7 +343,7 @@ class MemoryStore:
             and query.rule in (None, s.rule)
             and query.agent in (None, s.agent)
             and query.passed in (None, s.passed)
-            and _within(s.run_started_ns, query.since_ns, query.until_ns)
+            and within(s.run_started_ns, query.since_ns, query.until_ns)
         ]
         if query.worst_first:
             found.sort(key=lambda s: (s.value is None, s.value, -s.run_started_ns, s.run_id, s.metric, s.rule))
@@ -474,30 +482,3 @@ def _fingerprint(run: Run) -> str:
 def _frequent(values: Iterable[str | None]) -> tuple[str, ...]:
     counts = Counter(value for value in values if value is not None)
     return tuple(sorted(counts, key=lambda value: (-counts[value], value)))
-
-
-def _within(value: int, since: int | None, until: int | None) -> bool:
-    return (since is None or value >= since) and (until is None or value < until)
-
-
-def _wanted(run: RunSummary, query: RunQuery) -> bool:
-    exact = ("project", "agent", "status", "state", "session_id", "user_id", "service", "environment")
-    if any(getattr(query, name) not in (None, getattr(run, name)) for name in exact):
-        return False
-    listed = ((query.model, run.models), (query.tool, run.tool_names), (query.flag, run.flags))
-    if any(value is not None and value not in values for value, values in listed):
-        return False
-    if query.text is not None:
-        needle = query.text.lower()
-        if not any(needle in (text or "").lower() for text in (run.input, run.output, run.error)):
-            return False
-    before = query.before is None or (run.started_ns, run.run_id) < query.before
-    return before and _within(run.started_ns, query.since_ns, query.until_ns)
-
-
-def _scored(score: ScoreRecord, query: RunQuery) -> bool:
-    return (
-        query.metric in (None, score.metric)
-        and (query.passed is None or score.passed is query.passed)
-        and (query.max_score is None or (score.value is not None and score.value <= query.max_score))
-    )
