@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -25,8 +25,10 @@ from evalspan_collector.receiver.grpc_server import GrpcServer
 from evalspan_collector.receiver.http_server import HttpServer
 from evalspan_collector.receiver.keys import KeyFile, KeyRing
 from evalspan_collector.receiver.tls import TlsFiles
+from evalspan_collector.resends import Resends
 from evalspan_collector.selfmetrics import MetricsEndpoint, SelfMetrics
 from evalspan_collector.settings import Settings, is_loopback
+from evalspan_collector.span import LogRecord, Span
 from evalspan_collector.spool import Spool
 from evalspan_collector.store.clickhouse import ClickHouseStore
 from evalspan_collector.store.client import ClickHouseError
@@ -124,7 +126,8 @@ class Collector:
             watermark_ns=self._drain.watermark_ns,
             busy=lambda: self._spool.bytes_waiting > _BUSY_BYTES,
         )
-        self._drain.on_stored(self._assembler.spans_stored)
+        self._resends = Resends(self.metrics)
+        self._drain.on_stored(self._spans_stored)
         self._acceptance = Acceptance(
             spool=self._spool,
             keys=self._keys,
@@ -137,6 +140,10 @@ class Collector:
             max_request_bytes=settings.max_request_bytes,
         )
         self._listen()
+
+    def _spans_stored(self, spans: Sequence[Span], logs: Sequence[LogRecord], size_bytes: int) -> None:
+        self._resends.note(spans, logs, size_bytes)
+        self._assembler.spans_stored(spans, logs, size_bytes)
 
     def _listen(self) -> None:
         settings = self._settings

@@ -78,7 +78,14 @@ class OutcomeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCallRecord:
-    """One judge call in the ledger, failed ones included."""
+    """One judge call in the ledger, failed ones included; the newest `created_ns` of a call is current.
+
+    A row is written before the call and replaced after it. One that was never replaced belongs to a worker that was
+    killed: what it cost is unknown, and `reserved_usd` counts as spent.
+
+    Attributes:
+        reserved_usd: US dollars set aside while the cost is unknown.
+    """
 
     project: str
     call_id: str
@@ -94,6 +101,7 @@ class JudgeCallRecord:
     stop_reason: str | None = None
     error: str | None = None
     duration_s: float = 0.0
+    reserved_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,10 @@ class SelfMetrics:
         self.sent_logs = Counter(
             "otelcol_exporter_sent_log_records", "Log records the store confirmed", registry=registry
         )
+        self.resent_spans = Counter(
+            "evalspan_resent_spans", "Spans that came again, by whether they said the same or something other",
+            ("content",), registry=registry,
+        )  # fmt: skip
         self.insert_failures = Counter(
             "otelcol_exporter_send_failed_spans", "Spans whose insert failed and is tried again", registry=registry
         )

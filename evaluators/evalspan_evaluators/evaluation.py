@@ -2,18 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
-from evalspan.errors import BudgetError, JudgeError, JudgeRefusedError
+from evalspan.errors import BudgetError, JudgeError, JudgeRefusedError, StoreError
 from evalspan_collector.records import JudgeCallRecord, OutcomeName, ScoreRecord
 from evalspan_collector.run import Run
 from evalspan_collector.store.contract import Store
 from evalspan_evaluators.case import Case
 from evalspan_evaluators.judge import Judge, JudgeReply, JudgeRequest
-from evalspan_evaluators.judges.ledger import Budget, Ledger, LedgerEntry
+from evalspan_evaluators.judges.ledger import Announce, Budget, Ledger, LedgerEntry
 from evalspan_evaluators.metric import (
     JudgeMetric,
     Metric,
@@ -33,13 +33,17 @@ __all__ = ["BindableJudge", "Circuit", "Evaluation", "Evaluator"]
 
 #: Takes ledger rows; they reach the store soon, and outlive a store that is away.
 RecordRows = Callable[[WriteRows], None]
+#: Writes ledger rows and returns once the store has them.
+WriteNow = Callable[[WriteRows], Awaitable[None]]
 
 
 @runtime_checkable
 class BindableJudge(Protocol):
-    """A judge that can be given another ledger and budget, see `ModelJudge.bound`."""
+    """A judge that can be given another ledger, budget and announcement, see `ModelJudge.bound`."""
 
-    def bound(self, *, ledger: Ledger | None = None, budget: Budget | None = None) -> Judge:
+    def bound(
+        self, *, ledger: Ledger | None = None, budget: Budget | None = None, announce: Announce | None = None
+    ) -> Judge:
         """The same judge with these."""
         ...
 
@@ -105,12 +109,16 @@ class _Watch:
         self._judge = judge
         self._circuit = circuit
         self.passing: JudgeError | None = None
+        self.away: StoreError | None = None
 
     async def ask(self, request: JudgeRequest) -> JudgeReply:
         """Ask and remember."""
         try:
             reply = await self._judge.ask(request)
         except (JudgeRefusedError, BudgetError):
+            raise
+        except StoreError as error:  # the ledger's: says nothing about the judge
+            self.away = error
             raise
         except JudgeError as error:
             self.passing = error
@@ -150,6 +158,7 @@ class Evaluator:
         caps: What the judge may spend.
         store: Where the ledger is written.
         record: Takes ledger rows.
+        write: Writes ledger rows of calls that are about to be made.
         now_ns: A strictly growing clock.
         metric_s: Longest time for one metric, seconds.
         circuit: Pauses a judge that fails; None takes the usual one.
@@ -162,6 +171,7 @@ class Evaluator:
         caps: DailyCaps,
         store: Store,
         record: RecordRows,
+        write: WriteNow,
         now_ns: Callable[[], int],
         metric_s: float,
         circuit: Circuit | None = None,
@@ -170,6 +180,7 @@ class Evaluator:
         self._caps = caps
         self._store = store
         self._record = record
+        self._write = write
         self._now_ns = now_ns
         self._metric_s = metric_s
         self._circuit = circuit or Circuit()
@@ -220,6 +231,8 @@ class Evaluator:
         except TimeoutError:
             self._circuit.failed()
             return _Result(score=_too_slow(metric, self._metric_s), passing="the judge was too slow", inputs=inputs)
+        if watch is not None and watch.away is not None:  # no call without its row in the ledger
+            raise watch.away
         if score.error is not None and budget is not None and budget.blocked is not None:
             return _Result(blocked=budget.blocked)
         passing = str(watch.passing) if watch is not None and watch.passing is not None else None
@@ -245,7 +258,10 @@ class Evaluator:
         def ledger(entry: LedgerEntry) -> None:
             self._record((self._store.write_judge_calls, [_ledger_row(entry, task.rule, task.run, metric)]))
 
-        return _Watch(self._judge.bound(ledger=ledger, budget=budget), self._circuit)
+        async def announce(entry: LedgerEntry) -> None:
+            await self._write((self._store.write_judge_calls, [_ledger_row(entry, task.rule, task.run, metric)]))
+
+        return _Watch(self._judge.bound(ledger=ledger, budget=budget, announce=announce), self._circuit)
 
     @staticmethod
     def _new_pool() -> ThreadPoolExecutor:
@@ -274,6 +290,7 @@ def _ledger_row(entry: LedgerEntry, rule: Rule, run: Run, metric: JudgeMetric) -
         input_tokens=entry.input_tokens,
         output_tokens=entry.output_tokens,
         cost_usd=entry.cost_usd,
+        reserved_usd=entry.reserved_usd,
         stop_reason=entry.stop_reason,
         error=entry.error,
         duration_s=entry.duration_s,

@@ -18,7 +18,7 @@ from evalspan_evaluators.config import Config
 from evalspan_evaluators.evaluation import Circuit, Evaluation, Evaluator
 from evalspan_evaluators.judge import Judge
 from evalspan_evaluators.metric import needs_judge
-from evalspan_evaluators.outbox import Outbox, token_of
+from evalspan_evaluators.outbox import Outbox, WriteRows, token_of
 from evalspan_evaluators.rule import DEFAULT_BACKFILL_S, Rule, is_sampled
 from evalspan_evaluators.run_reader import RunReader
 from evalspan_evaluators.scoring import RECEIVED_RULE, received_records
@@ -133,6 +133,7 @@ class Worker:
             caps=caps,
             store=self._store,
             record=self._outbox.add,
+            write=self._write_now,
             now_ns=self._now,
             metric_s=self._limits.metric_s,
             circuit=circuit,
@@ -456,6 +457,11 @@ class Worker:
         for outcome in outcomes:
             counts[outcome.outcome] = counts.get(outcome.outcome, 0) + 1
         return len(rows)
+
+    async def _write_now(self, rows: WriteRows) -> None:
+        """Write without waiting for anything in the outbox."""
+        write, records = rows
+        await self._call(lambda: write(records, token=token_of(records)))
 
     async def _call(self, work: Callable[[], T]) -> T:
         """Run a store call without stopping the loop; one at a time, a client is not shared between threads."""

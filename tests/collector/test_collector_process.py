@@ -1,22 +1,20 @@
 """A collector as a process: killed, starved, stopped, cut off; no acknowledged span is lost or counted twice."""
 
-import random
+import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from apparatus.killing import SEED, in_background, kill_all_at_once, kill_under_load, load
 from apparatus.load import GrpcClient, HttpClient, Ledger, percentile, send_all
 from apparatus.processes import Process, Stack, free_port
 from apparatus.waiting import until
-from apparatus.workload import SentRequest, Workload
+from apparatus.workload import Workload
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
-
-SEED = 20261130
 
 
 @pytest.fixture
@@ -27,68 +25,12 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     made.close()
 
 
-def load(spans: int, *, seed: int = SEED, per_request: int = 50) -> list[SentRequest]:
-    return Workload(seed, content=0.2).requests(spans, per_request=per_request)
-
-
-def in_background(stack: Stack, requests: list[SentRequest], ledger: Ledger, *, rate: float) -> threading.Thread:
-    """Four clients that send until answered, at `rate` spans per second."""
-    thread = threading.Thread(
-        target=send_all,
-        args=(requests, lambda: GrpcClient(stack.address, timeout_s=5), ledger),
-        kwargs={"clients": 4, "spans_per_s": rate, "deadline_s": 400},
-    )
-    thread.start()
-    return thread
-
-
-def kill_under_load(
-    stack: Stack, victims: list[Process], *, kills: int, seed: int, rate: float = 400, spans: int | None = None
-) -> Ledger:
-    """SIGKILL at random moments while spans come in; what dies is started again."""
-    rng = random.Random(seed)
-    ledger = Ledger()
-    sender = in_background(stack, load(spans or 400 * kills + 2000, seed=seed), ledger, rate=rate)
-    restarts: list[float] = []
-    for _ in range(kills):
-        time.sleep(rng.uniform(0.3, 2.0))
-        struck = [victim for victim in victims if rng.random() < 0.7] or victims[:1]
-        for victim in struck:
-            victim.kill()
-        for victim in struck:
-            victim.start()
-            restarts.append(victim.started_in_s)
-    sender.join()
-    stack.wait_stored(ledger)
-    figures = stack.check(ledger)
-    print(f"seed {seed}: {kills} kills, restarts up to {max(restarts):.1f} s, {ledger.retries} retries, {figures}")
-    assert figures["acknowledged"] == figures["sent"] == figures["stored"]
-    stack.check_runs(ledger, within_s=max(100.0, len(ledger.sent) / 100))
-    if stack.worker in victims:
-        check_scores(stack)
-    return ledger
-
-
-def check_scores(stack: Stack) -> None:
-    """Every closed run has each metric's score once, and its rule's outcome says so."""
-    closed = "SELECT count() FROM runs FINAL WHERE state IN ('closed', 'amended')"
-    scored = "SELECT count() FROM outcomes FINAL WHERE rule = 'default' AND outcome IN ('scored', 'not_applicable')"
-    until(lambda: stack.number(scored) == stack.number(closed), within_s=200, what="scoring of every run")
-    current = (
-        "SELECT run_id, count() AS n, uniqExact(metric) AS metrics FROM scores FINAL"
-        " WHERE NOT superseded AND rule = 'default' GROUP BY run_id"
-    )
-    ((runs, most, metrics),) = stack.rows(f"SELECT count(), max(n), min(metrics) FROM ({current})")
-    print(f"{runs} runs scored, each by {metrics} metrics once")
-    assert (runs, most) == (stack.number(closed), metrics)
-
-
-def test_kill_9_of_the_collector_loses_and_doubles_nothing(stack: Stack) -> None:
+def test_r1_kill_9_of_the_collector_loses_and_doubles_nothing(stack: Stack) -> None:
     stack.start()
     kill_under_load(stack, [stack.collector], kills=3, seed=SEED)
 
 
-def test_kill_9_of_the_store_loses_and_doubles_nothing(stack: Stack) -> None:
+def test_r2_kill_9_of_the_store_loses_and_doubles_nothing(stack: Stack) -> None:
     stack.start()
     kill_under_load(stack, [stack.store], kills=3, seed=SEED + 1)
 
@@ -100,10 +42,25 @@ def test_kill_9_of_store_collector_and_worker_loses_and_doubles_nothing(stack: S
     kill_under_load(stack, [stack.store, stack.collector, stack.worker], kills=2, seed=SEED + 2)
 
 
+def schedules() -> list[object]:
+    """Two seeds by default; under `make soak` EVALSPAN_SOAK_SCHEDULES of them, from EVALSPAN_SOAK_SEED on."""
+    first = int(os.environ.get("EVALSPAN_SOAK_SEED", "1000"))
+    many = int(os.environ.get("EVALSPAN_SOAK_SCHEDULES", "100"))
+    return [1, 2, *(pytest.param(first + n, marks=pytest.mark.soak) for n in range(many))]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("seed", schedules())
+def test_r4_all_three_killed_at_once_lose_and_double_nothing(stack: Stack, seed: int) -> None:
+    stack.start()
+    stack.worker.start()
+    kill_all_at_once(stack, seed=seed)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("victims", ["collector", "store", "all"])
-def test_many_kills_lose_and_double_nothing(stack: Stack, victims: str) -> None:
+def test_r1_r2_many_kills_lose_and_double_nothing(stack: Stack, victims: str) -> None:
     stack.start()
     everyone: list[Process] = [stack.store, stack.collector, stack.worker]
     if victims == "all":
@@ -143,19 +100,19 @@ def outage(stack: Stack, *, seconds: float, rate: int) -> None:
     assert len(ledger.sent) / took >= 3 * rate
 
 
-def test_after_an_outage_of_the_store_the_backlog_goes_at_thrice_the_rate(stack: Stack) -> None:
+def test_r5_after_an_outage_of_the_store_the_backlog_goes_at_thrice_the_rate(stack: Stack) -> None:
     stack.start()
     outage(stack, seconds=8, rate=300)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_after_ten_minutes_without_a_store_the_backlog_goes_at_thrice_the_rate(stack: Stack) -> None:
+def test_r5_after_ten_minutes_without_a_store_the_backlog_goes_at_thrice_the_rate(stack: Stack) -> None:
     stack.start()
     outage(stack, seconds=600, rate=500)
 
 
-def test_acks_do_not_wait_for_a_store_that_is_down_slow_or_stuck(stack: Stack) -> None:
+def test_r8_acks_do_not_wait_for_a_store_that_is_down_slow_or_stuck(stack: Stack) -> None:
     stack.start_store()
     stack.proxy.faults.refuse = True
     stack.collector.start()  # without a store
@@ -181,7 +138,7 @@ def test_acks_do_not_wait_for_a_store_that_is_down_slow_or_stuck(stack: Stack) -
     assert stack.collector.threads() <= threads + 4
 
 
-def test_a_full_spool_refuses_keeps_what_it_acknowledged_and_recovers(tmp_path: Path) -> None:
+def test_r6_a_full_spool_refuses_keeps_what_it_acknowledged_and_recovers(tmp_path: Path) -> None:
     stack = Stack(
         tmp_path, env={"EVALSPAN_SPOOL_MAX_BYTES": str(2_000_000), "EVALSPAN_SPOOL_SEGMENT_BYTES": str(500_000)}
     )
@@ -205,7 +162,7 @@ def test_a_full_spool_refuses_keeps_what_it_acknowledged_and_recovers(tmp_path: 
         stack.close()
 
 
-def test_sigterm_under_load_answers_drains_and_ends_with_0(stack: Stack) -> None:
+def test_r10_sigterm_under_load_answers_drains_and_ends_with_0(stack: Stack) -> None:
     stack.start()
     ledger = Ledger()
     thread = in_background(stack, load(4000), ledger, rate=800)
@@ -223,7 +180,7 @@ def test_sigterm_under_load_answers_drains_and_ends_with_0(stack: Stack) -> None
     assert stack.check(ledger)["stored"] == 4000
 
 
-def test_a_second_sigterm_ends_at_once_with_the_spool_intact(stack: Stack) -> None:
+def test_r10_a_second_sigterm_ends_at_once_with_the_spool_intact(stack: Stack) -> None:
     stack.start_store()
     stack.proxy.faults.stuck = True
     stack.collector.start()
@@ -242,7 +199,7 @@ def test_a_second_sigterm_ends_at_once_with_the_spool_intact(stack: Stack) -> No
     assert stack.check(ledger)["stored"] == 500
 
 
-def test_a_burst_beside_a_thousand_idle_connections_loses_nothing(stack: Stack) -> None:
+def test_r11_a_burst_beside_a_thousand_idle_connections_loses_nothing(stack: Stack) -> None:
     stack.start()
     ports = [stack.grpc_port, stack.http_port]
     idle = [socket.create_connection(("127.0.0.1", ports[n % 2]), timeout=10) for n in range(1000)]

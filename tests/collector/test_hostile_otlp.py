@@ -63,8 +63,8 @@ class Whole:
     def wait_drained(self) -> None:
         until(lambda: self.collector.backlog_bytes == 0, within_s=60)
 
-    def count(self, name: str) -> float:
-        return self.collector.metrics.registry.get_sample_value(name) or 0.0
+    def count(self, name: str, **labels: str) -> float:
+        return self.collector.metrics.registry.get_sample_value(name, labels) or 0.0
 
     def ids(self, trace_id: bytes = TRACE) -> set[str]:
         return {span.span_id for span in self.store.spans("default", [trace_id.hex()])}
@@ -142,15 +142,20 @@ def test_bad_ids_cost_only_their_own_span(whole: Whole) -> None:
     assert whole.ids() == {f"{1:016x}", f"{4:016x}"}
 
 
-def test_a_span_that_comes_again_with_other_content_is_kept_once_the_last_wins(whole: Whole) -> None:
+def test_a_span_that_comes_again_with_other_content_is_kept_once_the_last_wins_and_is_counted(whole: Whole) -> None:
     first, second = span(1), span(1)
     second.name = "renamed"
     whole.send(first, first)
     whole.wait_drained()
+    whole.send(first)
+    whole.wait_drained()
+    assert whole.count("evalspan_resent_spans_total", content="same") == 2
+    assert whole.count("evalspan_resent_spans_total", content="other") == 0
     whole.send(second)
     whole.wait_drained()
     (stored,) = whole.store.spans("default", [TRACE.hex()])
     assert stored.name == "renamed"
+    until(lambda: whole.count("evalspan_resent_spans_total", content="other") == 1)
 
 
 def test_many_attributes_and_long_values_are_stored(whole: Whole) -> None:

@@ -745,6 +745,18 @@ def test_outcomes_are_replaced_by_newer_ones(store: Store) -> None:
     assert len(store.outcomes(None, rule="all")) == 1
 
 
+def test_a_call_of_unknown_cost_counts_with_what_was_set_aside_until_its_cost_is_known(store: Store) -> None:
+    begun = JudgeCallRecord(
+        project="default", call_id="c", created_ns=NOW, rule="r", metric="m", run_id="run", purpose="p", model="m",
+        error="cut off", reserved_usd=2.0,
+    )  # fmt: skip
+    store.write_judge_calls([begun], token="b")
+    assert store.judge_spend("default", rule="r", since_ns=0) == 2.0
+    ended = replace(begun, created_ns=NOW + 1, cost_usd=0.5, reserved_usd=None, error=None)
+    store.write_judge_calls([ended], token="e")
+    assert store.judge_spend("default", rule="r", since_ns=0) == 0.5
+
+
 def test_the_ledger_sums_what_was_spent_once(store: Store) -> None:
     def call(call_id: str, cost: float | None, rule: str = "r", at: int = NOW) -> JudgeCallRecord:
         return JudgeCallRecord(

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from evalspan.errors import ConfigError, SchemaError
+from evalspan_collector.assemble import assemble
+from evalspan_collector.completion import run_fingerprint
+from evalspan_collector.records import JudgeCallRecord, ScoreRecord
+from evalspan_collector.run import Run
+from evalspan_collector.span import Span
+from evalspan_collector.store.clickhouse import ClickHouseStore
 from evalspan_collector.store.client import Address, Client, connect
 from evalspan_collector.store.cluster import SHARDING, ClusterDdl
+from evalspan_collector.store.contract import RunQuery, ScoreQuery
 from evalspan_collector.store.migrate import Migration, applied_migrations, load_migrations, migrate, pending_migrations
 from evalspan_collector.store.opening import open_clickhouse
 
@@ -65,6 +72,42 @@ def test_migrations_are_applied_once(client: Client) -> None:
     assert applied_migrations(client) == {m.number: m.checksum for m in KNOWN}
     assert {"spans", "logs", "runs", "steps", "scores", "outcomes", "judge_calls", "api_keys"} <= tables(client)
     assert "migration_lock" not in tables(client)
+
+
+SPAN = Span(project="default", trace_id="t" * 32, span_id="s" * 16, name="n", start_ns=1, end_ns=2, received_ns=3)
+RUN = Run(run_id="r", trace_id=SPAN.trace_id, state="closed", started_ns=1, last_received_ns=3)
+SCORE = ScoreRecord(
+    project="default", run_id="r", metric="m", rule="r", run_revision=1, metric_version="1", created_ns=4, value=0.5
+)  # fmt: skip
+CALL = JudgeCallRecord(
+    project="default", call_id="c2", created_ns=6, rule="r", metric="m", run_id="r", purpose="p", model="model"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("version", range(1, len(KNOWN)))
+def test_a_store_of_an_older_schema_keeps_what_is_in_it(client: Client, store_url: str, version: int) -> None:
+    migrate(client, known=KNOWN[:version])
+    older = ClickHouseStore(client, assemble=assemble, fingerprint=run_fingerprint)
+    older.insert_spans([SPAN], token="s")
+    if version > 1:
+        older.write_runs([RUN], token="r")
+        older.write_scores([SCORE], token="c")
+        client.execute(
+            "INSERT INTO judge_calls (project, call_id, created_ns, rule, metric, run_id, purpose, model, cost_usd)"
+            " VALUES ('default', 'c1', 5, 'r', 'm', 'r', 'p', 'model', 0.25)"
+        )
+    assert migrate(client) == KNOWN[version:]
+    newer = open_clickhouse(store_url)
+    try:
+        assert newer.spans("default", [SPAN.trace_id]) == [SPAN]
+        if version > 1:
+            assert [summary.run_id for summary in newer.runs(RunQuery())] == ["r"]
+            assert [score.value for score in newer.scores(ScoreQuery())] == [0.5]
+            assert newer.judge_spend("default", rule=None, since_ns=0) == 0.25
+        newer.write_judge_calls([replace(CALL, cost_usd=None, reserved_usd=0.5)], token="c2")
+        assert newer.judge_spend("default", rule=None, since_ns=0) == (0.75 if version > 1 else 0.5)
+    finally:
+        newer.close()
 
 
 def test_a_newer_store_is_refused(client: Client) -> None:

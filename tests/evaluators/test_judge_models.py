@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalspan.errors import BudgetError, JudgeError, JudgeRefusedError
+from evalspan.errors import BudgetError, JudgeError, JudgeRefusedError, StoreUnreachableError
 from evalspan_evaluators.case import Case, Expected
 from evalspan_evaluators.correctness import DEFAULT_STEPS, Correctness
 from evalspan_evaluators.judge import Judge, JudgeReply, JudgeRequest
@@ -315,7 +315,7 @@ async def test_attempts_are_bounded(api: ScriptedApi) -> None:
 
 async def test_a_retry_after_beyond_the_wall_clock_gives_up_at_once(api: ScriptedApi) -> None:
     api.answer({"type": "error", "error": {}}, status=429, headers={"retry-after": "3600"})
-    score = await score_with(judge_of(api, sleep=asyncio.sleep, limits=JudgeLimits(wall_clock_s=5)))
+    score = await score_with(judge_of(api, sleep=asyncio.sleep, limits=JudgeLimits(wall_clock_s=60)))
     assert score.error is not None
     assert len(api.requests) == 1
 
@@ -328,6 +328,54 @@ async def test_the_wall_clock_ends_a_hanging_call_and_the_ledger_knows(api: Scri
     assert score.error is not None
     assert "within 0.3 s" in score.error
     assert [e.error for e in books.entries] == ["cut off before it was answered"]
+
+
+async def test_a_call_is_announced_before_it_is_sent_and_its_end_replaces_the_announcement(api: ScriptedApi) -> None:
+    api.answer(graded(5))
+    books, told = Books(), list[tuple[LedgerEntry, int]]()
+
+    async def announce(entry: LedgerEntry) -> None:
+        told.append((entry, len(api.requests)))
+
+    await score_with(judge_of(api, books, announce=announce))
+    ((begun, sent_before),) = told
+    (ended,) = books.entries
+    assert sent_before == 0
+    assert (begun.input_tokens, begun.output_tokens, begun.cost_usd) == (None, None, None)
+    assert begun.reserved_usd is not None
+    assert ended.cost_usd is not None
+    assert 0 < ended.cost_usd <= begun.reserved_usd
+    assert begun.error == "cut off before it was answered"
+    assert (ended.call_id, ended.error, ended.reserved_usd) == (begun.call_id, None, None)
+    assert ended.created_ns > begun.created_ns
+
+
+async def test_a_call_that_cannot_be_announced_is_not_made_and_costs_nothing(api: ScriptedApi) -> None:
+    api.answer(graded(5))
+    books, cap = Books(), SpendCap(1.0)
+
+    async def announce(_: LedgerEntry) -> None:
+        raise StoreUnreachableError("gone")
+
+    judge = judge_of(api, books, budget=cap, announce=announce)
+    with pytest.raises(StoreUnreachableError):
+        await judge.ask(JudgeRequest(purpose="p", instructions="i", schema=SCHEMA))
+    await judge.aclose()
+    assert api.requests == []
+    assert cap.spent_usd == 0.0
+    assert [(e.error, e.cost_usd, e.reserved_usd) for e in books.entries] == [
+        ("cut off before it was sent", None, None)
+    ]
+
+
+async def test_a_call_of_unknown_cost_keeps_what_was_set_aside_for_it_in_the_ledger(api: ScriptedApi) -> None:
+    books, cap = Books(), SpendCap(1.0)
+    api.delay_s = 1.5
+    api.answer(graded(5))
+    await score_with(judge_of(api, books, budget=cap, limits=JudgeLimits(wall_clock_s=0.3)))
+    (entry,) = books.entries
+    assert entry.cost_usd is None
+    assert entry.reserved_usd == cap.spent_usd > 0
 
 
 async def test_no_more_calls_are_in_flight_than_allowed(api: ScriptedApi) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from evalspan.errors import ConfigError, JudgeRefusedError, StoreError, StoreUnreachableError
 from evalspan_collector.prices import Prices
-from evalspan_collector.records import OutcomeRecord, RunSummary, ScoreRecord
+from evalspan_collector.records import JudgeCallRecord, OutcomeRecord, RunSummary, ScoreRecord
 from evalspan_collector.run import ReceivedEvaluation, Run
 from evalspan_collector.store.contract import ScoreQuery, Store
 from evalspan_collector.store.memory import MemoryStore
@@ -26,6 +26,7 @@ from evalspan_evaluators.judges.opening import make_judge, priced_by
 from evalspan_evaluators.judges.replay import ReplayJudge
 from evalspan_evaluators.judges.transport import Prompt, RawReply, TransportError
 from evalspan_evaluators.metric import JudgeMetric, Metric, MetricBase
+from evalspan_evaluators.outbox import Outbox
 from evalspan_evaluators.rule import Filters, Rule, is_sampled
 from evalspan_evaluators.score import JudgeUsage, Score
 from evalspan_evaluators.service import ServiceTiming, WorkerService, WorkerSetup
@@ -601,6 +602,46 @@ async def test_a_store_that_is_away_for_a_while_loses_no_judged_score(monkeypatc
     assert bench.outcomes()["a"] == ("scored", "")
     assert bench.store.judge_spend("default", rule="r", since_ns=0) == 1.0
     assert len(tape.sent) == 1
+
+
+async def test_no_call_is_made_that_the_ledger_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    tape = Tape()
+    bench = Bench(rule(Asked()), judge=judge_of(tape))
+    bench.add("a")
+    write = bench.store.write_judge_calls
+    gone = [True]
+
+    def sometimes(calls: Sequence[JudgeCallRecord], *, token: str) -> None:
+        if gone[0]:
+            raise StoreUnreachableError("gone")
+        write(calls, token=token)
+
+    monkeypatch.setattr(bench.store, "write_judge_calls", sometimes)
+    for _ in range(3):
+        with pytest.raises(StoreUnreachableError):
+            await bench.tick(400)
+    assert tape.sent == []
+    gone[0] = False
+    for _ in range(3):
+        await bench.tick(400)
+    assert bench.outcomes()["a"] == ("scored", "")
+    assert bench.store.judge_spend("default", rule="r", since_ns=0) == 1.0
+    assert len(tape.sent) == 1
+
+
+async def test_a_call_whose_worker_died_counts_with_what_was_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    tape = Tape()
+    bench = Bench(rule(Asked(), max_usd_per_day=1.5), judge=judge_of(tape))
+    bench.add("a")
+    monkeypatch.setattr(Outbox, "add", lambda *_: None)  # nothing is written after the call: the process is gone
+    await bench.tick()
+    monkeypatch.undo()
+    assert len(tape.sent) == 1
+    assert bench.store.judge_spend("default", rule="r", since_ns=0) == 1.0
+    bench.worker = bench.started()
+    await bench.tick(60)
+    assert len(tape.sent) == 1
+    assert bench.outcomes()["a"][0] == "over_budget"
 
 
 async def test_rows_the_store_refuses_do_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
+#: 100 tokens in and 10 out at the price of the test.
+_CALL_USD = 0.11
+
+
 class JudgeApi:
     """An OpenAI-compatible API that grades everything, and can kill who asked right after its answer."""
 
@@ -91,14 +95,17 @@ def add_runs(store: "ClickHouseStore", count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [(2, 5), pytest.param((20, 60), marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
-def test_kill_9_of_the_worker_leaves_one_score_per_run_and_repeats_at_most_one_call_per_kill(
+def test_r3_kill_9_of_the_worker_leaves_one_score_per_run_and_repeats_at_most_one_call_per_kill(
     store: "ClickHouseStore", store_url: str, api: JudgeApi, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     kills, runs = size
     ids = add_runs(store, runs)
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("models: [{model: m, input_per_million: 1000.0, output_per_million: 1000.0}]\n")
     config = tmp_path / "evalspan.yaml"
     config.write_text(
         f'judge: {{provider: openai, model: m, base_url: "{api.url}", max_usd_per_day: null, concurrency: 1}}\n'
+        f'prices: "{prices}"\n'
         "rules: [{name: r, metrics: [{correctness: {criteria: it is right, steps: [look]}}, loops]}]\n"
     )
     environment = {"EVALSPAN_STORE_URL": store_url, "EVALSPAN_CONFIG": str(config), "OPENAI_API_KEY": "k"}
@@ -134,10 +141,18 @@ def test_kill_9_of_the_worker_leaves_one_score_per_run_and_repeats_at_most_one_c
     )
     assert sorted((row[0], row[1]) for row in rows) == sorted((i, m) for i in ids for m in ("correctness", "loops"))
     assert {row[2] for row in rows} == {1}
-    written = int(store.client.rows("SELECT uniqExact(call_id) FROM judge_calls")[0][0])
+    ((written, unknown, spent),) = store.client.rows(
+        "SELECT count(), countIf(cost_usd IS NULL), sum(cost_usd) FROM judge_calls FINAL"
+    )
+    counted = store.judge_spend("default", rule="r", since_ns=0)
     print(
         f"{kills} kills in {time.monotonic() - began:.0f} s: {len(ids)} runs, {api.answered} calls answered,"
-        f" {written} in the ledger, {len(rows)} current scores"
+        f" {written} in the ledger, {unknown} of them of unknown cost, {len(rows)} current scores"
     )
     assert api.answered <= len(ids) + kills
-    assert len(ids) <= written <= api.answered
+    # Every call that was answered is in the ledger; of those that a kill cut off the cost is unknown and not 0, and
+    # what was set aside for them counts as spent.
+    assert api.answered <= written <= api.answered + kills
+    assert unknown <= kills
+    assert spent == pytest.approx((written - unknown) * _CALL_USD)
+    assert counted >= max(spent, api.answered * _CALL_USD)

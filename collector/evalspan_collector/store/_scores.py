@@ -156,10 +156,10 @@ class ScoreTables:
         self._insert("judge_calls", CALL_COLUMNS, rows, token)
 
     def spend(self, project: str, rule: str | None, since_ns: int) -> float:
-        """US dollars of the ledger since then."""
+        """US dollars of the ledger since then; a call of unknown cost counts with what was set aside for it."""
         condition = "1" if rule is None else "rule = {rule:String}"
         rows = self._client.rows(
-            "SELECT sum(cost_usd) FROM judge_calls FINAL "
+            "SELECT sum(coalesce(cost_usd, reserved_usd)) FROM judge_calls FINAL "
             f"WHERE project = {{project:String}} AND created_ns >= {{since:Int64}} AND {condition}",
             {"project": project, "since": since_ns, "rule": rule or ""},
         )

@@ -319,7 +319,7 @@ class Store(Protocol):
         ...
 
     def judge_spend(self, project: str, *, rule: str | None, since_ns: int) -> float:
-        """US dollars of the ledger since then."""
+        """US dollars of the ledger since then; a call of unknown cost counts with what was set aside for it."""
         ...
 
     # aggregates and alerts

@@ -381,10 +381,10 @@ class MemoryStore:
                 self._calls.update(((call.project, call.call_id), call) for call in calls)
 
     def judge_spend(self, project: str, *, rule: str | None, since_ns: int) -> float:
-        """US dollars of the ledger since then."""
+        """US dollars of the ledger since then; a call of unknown cost counts with what was set aside for it."""
         with self._guard:
             return sum(
-                call.cost_usd or 0.0
+                (call.reserved_usd if call.cost_usd is None else call.cost_usd) or 0.0
                 for call in self._calls.values()
                 if call.project == project and rule in (None, call.rule) and call.created_ns >= since_ns
             )

@@ -1,13 +1,13 @@
 """Ledger: what every judge call used, and the cap that is reserved before it is made."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from evalspan.errors import BudgetError
 
-__all__ = ["Budget", "Ledger", "LedgerEntry", "Reservation", "SpendCap"]
+__all__ = ["Announce", "Budget", "Ledger", "LedgerEntry", "Reservation", "SpendCap"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,8 @@ class LedgerEntry:
     Attributes:
         purpose: Metric and step that asked, such as `correctness/score`.
         cost_usd: US dollars by list price at the time of the call.
+        reserved_usd: What is set aside for it while its cost is unknown, by the size of the question; None once the
+            cost is known, and for a model without a price.
         stop_reason: Why the model stopped, as its API says.
         error: Why there is no usable reply; None when there is one.
         attempt: 1 for the first try of a question.
@@ -29,6 +31,7 @@ class LedgerEntry:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    reserved_usd: float | None = None
     stop_reason: str | None = None
     error: str | None = None
     attempt: int = 1
@@ -37,6 +40,10 @@ class LedgerEntry:
 
 #: Told of every attempt, before its reply is validated.
 Ledger = Callable[[LedgerEntry], None]
+
+#: Writes down that an attempt is about to be made, and returns once that is durable; what it raises stops the attempt.
+#: The ledger gets an entry of the same `call_id` afterwards, unless the process dies first.
+Announce = Callable[[LedgerEntry], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 from evalspan.errors import JudgeError, JudgeRefusedError
 from evalspan_evaluators.judge import JudgeReply, JudgeRequest
 from evalspan_evaluators.judges.fencing import FENCE_RULE, fence, random_token
-from evalspan_evaluators.judges.ledger import Budget, Ledger, LedgerEntry, Reservation
+from evalspan_evaluators.judges.ledger import Announce, Budget, Ledger, LedgerEntry
 from evalspan_evaluators.judges.pricing import JudgePricer, list_price
 from evalspan_evaluators.judges.reply import parsed
 from evalspan_evaluators.judges.transport import Prompt, RawReply, Transport, TransportError
@@ -24,6 +24,9 @@ __all__ = ["JudgeLimits", "ModelJudge"]
 #: Characters a token has at least, for the estimate that is reserved before a call.
 _CHARACTERS_A_TOKEN = 2.5
 _REMEMBERED = 256
+#: What the ledger says of an attempt until its end is known.
+_UNDER_WAY = "cut off before it was answered"
+_NOT_SENT = "cut off before it was sent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,7 @@ class ModelJudge:
         limits: Bounds on attempts, time and concurrency.
         ledger: Told of every attempt, before the reply is validated.
         budget: Asked before every attempt.
+        announce: Waited for before every attempt, so that one whose process dies is known too.
         pricer: Prices a call; the list prices of genai-prices by default.
         now_ns: Wall clock of ledger entries.
         sleep: How to wait between attempts.
@@ -97,6 +101,7 @@ class ModelJudge:
         limits: JudgeLimits | None = None,
         ledger: Ledger | None = None,
         budget: Budget | None = None,
+        announce: Announce | None = None,
         pricer: JudgePricer = list_price,
         now_ns: Callable[[], int] = time.time_ns,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -108,6 +113,7 @@ class ModelJudge:
         self._limits = limits or JudgeLimits()
         self._ledger = ledger
         self._budget = budget
+        self._announce = announce
         self._pricer = pricer
         self._now_ns = now_ns
         self._sleep = sleep
@@ -118,8 +124,10 @@ class ModelJudge:
         )
         self._remembered: dict[str, Mapping[str, Any]] = {}
 
-    def bound(self, *, ledger: Ledger | None = None, budget: Budget | None = None) -> Self:
-        """The same judge, its connections and its concurrency limit, with another ledger or budget.
+    def bound(
+        self, *, ledger: Ledger | None = None, budget: Budget | None = None, announce: Announce | None = None
+    ) -> Self:
+        """The same judge, its connections and its concurrency limit, with another ledger, budget or announcement.
 
         A worker binds one per rule and run, so that every ledger entry can be told apart.
         """
@@ -127,6 +135,7 @@ class ModelJudge:
         other.__dict__.update(self.__dict__)
         other._ledger = ledger if ledger is not None else self._ledger
         other._budget = budget if budget is not None else self._budget
+        other._announce = announce if announce is not None else self._announce
         return other
 
     async def aclose(self) -> None:
@@ -201,45 +210,67 @@ class ModelJudge:
         return self._gates[loop]
 
     async def _send(self, request: JudgeRequest, prompt: Prompt, attempt: int, spent: _Spent) -> RawReply:
-        """One attempt: money is reserved before it, the ledger is told after it, whatever happened."""
+        """One attempt: money is reserved and the attempt announced before it, the ledger is told after it."""
         async with self._gate():
-            reservation = self._reserve(prompt)
+            estimate = self._estimate(prompt)
+            reservation = self._budget.reserve(estimate) if self._budget is not None else None
+            begun = self._begun(request, prompt, attempt, estimate)
             started = time.perf_counter()
             raw: RawReply | None = None
-            problem: str | None = "cut off before it was answered"
-            sent = True
+            problem: str | None = _NOT_SENT
+            costs = False
             try:
+                if self._announce is not None:
+                    await self._announce(begun)
+                problem, costs = _UNDER_WAY, True
                 reply = raw = await self._transport.send(prompt)
                 problem = _problem(raw)
             except TransportError as error:
                 problem = str(error)
-                sent = not error.passing
+                costs = not error.passing
                 raise
             finally:
-                entry = self._entry(request, prompt, raw, attempt)
+                entry = self._ended(begun, raw, costs=costs)
                 entry = replace(entry, error=problem, duration_s=time.perf_counter() - started)
-                spent.add(entry)
-                if self._ledger is not None:
-                    self._ledger(entry)
-                self._settle(reservation, entry, sent=sent)
+                self._note(entry, spent)
+                if self._budget is not None and reservation is not None:
+                    # An attempt the API turned away costs nothing; one whose usage is unknown keeps its reservation.
+                    self._budget.settle(reservation, entry.cost_usd if costs else 0.0)
         return reply
 
-    def _entry(self, request: JudgeRequest, prompt: Prompt, raw: RawReply | None, attempt: int) -> LedgerEntry:
-        entry = LedgerEntry(
+    def _note(self, entry: LedgerEntry, spent: _Spent) -> None:
+        if entry.error != _NOT_SENT:
+            spent.add(entry)
+        elif self._announce is None:
+            return  # nobody was told of it
+        if self._ledger is not None:
+            self._ledger(entry)
+
+    def _begun(self, request: JudgeRequest, prompt: Prompt, attempt: int, estimate: float | None) -> LedgerEntry:
+        """The entry of an attempt of which nothing is known but that it begins."""
+        return LedgerEntry(
             call_id=self._new_id(),
             created_ns=self._now_ns(),
             purpose=request.purpose,
             model=prompt.model,
+            reserved_usd=estimate,
+            error=_UNDER_WAY,
             attempt=attempt,
         )
+
+    def _ended(self, begun: LedgerEntry, raw: RawReply | None, *, costs: bool) -> LedgerEntry:
+        """The same entry with what the reply tells; a little later, so that it replaces the first."""
+        entry = replace(begun, created_ns=begun.created_ns + 1)
         if raw is None:
-            return entry
+            return entry if costs else replace(entry, reserved_usd=None)
+        cost = self._cost(raw, begun.model)
         return replace(
             entry,
             model=raw.model,
             input_tokens=raw.input_tokens,
             output_tokens=raw.output_tokens,
-            cost_usd=self._cost(raw, prompt.model),
+            cost_usd=cost,
+            reserved_usd=begun.reserved_usd if cost is None else None,
             stop_reason=raw.stop_reason,
         )
 
@@ -251,19 +282,13 @@ class ModelJudge:
         cost = self._pricer(provider, raw.model, *counts)
         return self._pricer(provider, asked, *counts) if cost is None and asked != raw.model else cost
 
-    def _reserve(self, prompt: Prompt) -> Reservation | None:
-        if self._budget is None:
+    def _estimate(self, prompt: Prompt) -> float | None:
+        """The most the attempt is likely to cost; None when its price is unknown or nobody asks for it."""
+        if self._budget is None and self._announce is None:
             return None
         characters = len(prompt.instructions) + len(prompt.message)
         tokens = int(characters / _CHARACTERS_A_TOKEN) + 200
-        return self._budget.reserve(
-            self._pricer(self._transport.provider, prompt.model, tokens, prompt.max_tokens, 0, 0)
-        )
-
-    def _settle(self, reservation: Reservation | None, entry: LedgerEntry, *, sent: bool) -> None:
-        if self._budget is not None and reservation is not None:
-            # An attempt the API turned away costs nothing; one whose usage is unknown keeps its reservation.
-            self._budget.settle(reservation, entry.cost_usd if sent else 0.0)
+        return self._pricer(self._transport.provider, prompt.model, tokens, prompt.max_tokens, 0, 0)
 
     def _validated(self, request: JudgeRequest, raw: RawReply, spent: _Spent) -> JudgeReply:
         usage = spent.usage(raw.model)

@@ -466,3 +466,7 @@ ALTER TABLE steps_local ON CLUSTER 'prod' MODIFY SETTING min_compress_block_size
 ALTER TABLE scores_local ON CLUSTER 'prod' MODIFY SETTING min_compress_block_size = 8192, max_compress_block_size = 65536;
 
 ALTER TABLE outcomes_local ON CLUSTER 'prod' MODIFY SETTING min_compress_block_size = 8192, max_compress_block_size = 65536;
+
+ALTER TABLE judge_calls_local ON CLUSTER 'prod' ADD COLUMN IF NOT EXISTS reserved_usd Nullable(Float64) CODEC(ZSTD(1));
+
+ALTER TABLE judge_calls ON CLUSTER 'prod' ADD COLUMN IF NOT EXISTS reserved_usd Nullable(Float64) CODEC(ZSTD(1));
