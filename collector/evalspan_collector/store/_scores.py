@@ -2,7 +2,7 @@
 
 # ruff: noqa: S608 - statements are put together from constants of ours; values travel as parameters
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final
 
@@ -17,8 +17,18 @@ SCORE_COLUMNS: Final = tuple(f.name for f in fields(ScoreRecord))
 OUTCOME_COLUMNS: Final = tuple(f.name for f in fields(OutcomeRecord))
 CALL_COLUMNS: Final = tuple(f.name for f in fields(JudgeCallRecord))
 _NAMES: Final = ", ".join(SCORE_COLUMNS)
-#: What tells one row of scores from every other.
-_ROW: Final = "project, run_id, metric, rule, version"
+#: What tells one score from every other, the first columns of a record; its rows differ in their version.
+_KEY: Final = ("project", "run_id", "metric", "rule")
+#: So many scores are looked for among all rows of a window, more among its current rows.
+_FEW: Final = 100
+_CONDITIONS: Final = {
+    "metric": "metric = {metric:String}",
+    "rule": "rule = {rule:String}",
+    "agent": "agent = {agent:String}",
+    "passed": "passed = {passed:Bool}",
+    "since_ns": "run_started_ns >= {since_ns:Int64}",
+    "until_ns": "run_started_ns < {until_ns:Int64}",
+}
 _OUTCOMES: Final = f"SELECT {', '.join(OUTCOME_COLUMNS)} FROM outcomes FINAL"
 
 _RUNS_OF: Final = """
@@ -42,6 +52,32 @@ SELECT project, rule, run_id, run_revision, greatest({now:Int64}, created_ns + 1
 FROM outcomes FINAL
 WHERE project = {project:String} AND run_id IN {ids:Array(String)}
 """
+
+
+class _Asked:
+    """A query in SQL: conditions, order and parameters."""
+
+    def __init__(self, query: ScoreQuery, now_ns: int) -> None:
+        self.project, self.parameters = project_condition(query.project)
+        conditions = ["NOT superseded"]
+        for name, text in _CONDITIONS.items():
+            value = getattr(query, name)
+            if value is not None:
+                conditions.append(text)
+                self.parameters[name] = value
+        self.where = " AND ".join(conditions)
+        first = "value NULLS LAST, run_started_ns DESC" if query.worst_first else "created_ns DESC"
+        self.order = f"ORDER BY {first}, run_id, metric, rule LIMIT {{limit:UInt32}}"
+        self.parameters |= {"limit": query.limit, "floor": written_since(query.since_ns or 0, now_ns)}
+
+
+def _newest(condition: str) -> str:
+    """The newest row of each score, with its version behind the columns of a record."""
+    return f"SELECT {_NAMES}, version FROM scores WHERE {condition} ORDER BY version DESC LIMIT 1 BY {', '.join(_KEY)}"
+
+
+def _records(rows: Iterable[Sequence[Any]]) -> list[ScoreRecord]:
+    return [ScoreRecord(**dict(zip(SCORE_COLUMNS, row, strict=True))) for row in rows]
 
 
 class ScoreTables:
@@ -90,41 +126,53 @@ class ScoreTables:
 
     def scores(self, query: ScoreQuery, now_ns: int) -> list[ScoreRecord]:
         """Current scores; the window is that of the runs' start."""
-        condition, parameters = project_condition(query.project)
-        conditions = ["NOT superseded"]
-        texts = {
-            "metric": "metric = {metric:String}",
-            "rule": "rule = {rule:String}",
-            "agent": "agent = {agent:String}",
-            "passed": "passed = {passed:Bool}",
-            "since_ns": "run_started_ns >= {since_ns:Int64}",
-            "until_ns": "run_started_ns < {until_ns:Int64}",
-        }
-        for name, text in texts.items():
-            value = getattr(query, name)
-            if value is not None:
-                conditions.append(text)
-                parameters[name] = value
-        where = " AND ".join(conditions)
-        first = "value NULLS LAST, run_started_ns DESC" if query.worst_first else "created_ns DESC"
-        order = f"ORDER BY {first}, run_id, metric, rule LIMIT {{limit:UInt32}}"
+        asked = _Asked(query, now_ns)
         if query.run_ids is not None:
-            parameters["ids"] = list(query.run_ids)
-            newest = (
-                f"SELECT {_NAMES} FROM scores WHERE {condition} AND run_id IN {{ids:Array(String)}} "
-                "ORDER BY version DESC LIMIT 1 BY project, run_id, metric, rule"
+            condition = f"{asked.project} AND run_id IN {{ids:Array(String)}}"
+            sql = f"SELECT {_NAMES} FROM ({_newest(condition)}) WHERE {asked.where} {asked.order}"
+            rows = self._client.rows(sql, {**asked.parameters, "ids": list(query.run_ids)})
+            return _records(rows)
+        if query.limit <= _FEW:
+            return self._first(query, asked)
+        return self._of_window(query, asked, now_ns)
+
+    def _first(self, query: ScoreQuery, asked: "_Asked") -> list[ScoreRecord]:
+        """The first few of a window, without looking for the newest row of every score in it.
+
+        Current rows are among all rows: those that come first in order are taken, and kept where they are current.
+        """
+        looked_at = query.limit + _FEW
+        while True:
+            sql = (
+                f"SELECT project, run_id, metric, rule, version FROM scores WHERE {asked.project} "
+                f"AND created_ns >= {{floor:Int64}} AND {asked.where} {asked.order}"
             )
-            sql = f"SELECT {_NAMES} FROM ({newest}) WHERE {where} {order}"
-        else:
-            # Which ones, from narrow columns; then the whole rows of just these.
-            columns = (*_ROW.split(", "), "created_ns", "run_started_ns", "agent", "value", "passed", "superseded")
-            since_ns = query.since_ns or 0
-            parameters["floor"] = written_since(since_ns, now_ns)
-            source = current_scores(columns, condition, wide=now_ns - since_ns > WIDE_NS)
-            chosen = f"SELECT {_ROW} FROM {source} WHERE {where} {order}"
-            sql = f"SELECT {_NAMES} FROM scores WHERE ({_ROW}) IN ({chosen}) {order}"
-        rows = self._client.rows(sql, {**parameters, "limit": query.limit})
-        return [ScoreRecord(**dict(zip(SCORE_COLUMNS, row, strict=True))) for row in rows]
+            rows = self._client.rows(sql, {**asked.parameters, "limit": looked_at})
+            found = self._still_current(rows)
+            if len(found) >= query.limit or len(rows) < looked_at:
+                return found[: query.limit]
+            looked_at *= 8
+
+    def _still_current(self, rows: Sequence[tuple[Any, ...]]) -> list[ScoreRecord]:
+        """The scores whose newest row is among these, in their order."""
+        if not rows:
+            return []
+        keys = sorted({(str(row[0]), str(row[1])) for row in rows})
+        newest = self._client.rows(
+            _newest("(project, run_id) IN arrayZip({projects:Array(String)}, {ids:Array(String)})"),
+            {"projects": [key[0] for key in keys], "ids": [key[1] for key in keys]},
+        )
+        current = {(*row[: len(_KEY)], row[-1]): row[:-1] for row in newest}
+        return _records(current[row] for row in map(tuple, rows) if row in current)
+
+    def _of_window(self, query: ScoreQuery, asked: "_Asked", now_ns: int) -> list[ScoreRecord]:
+        """Which ones, from narrow columns; then the whole rows of just these."""
+        columns = (*_KEY, "version", "created_ns", "run_started_ns", "agent", "value", "passed", "superseded")
+        source = current_scores(columns, asked.project, wide=now_ns - (query.since_ns or 0) > WIDE_NS)
+        row = ", ".join((*_KEY, "version"))
+        chosen = f"SELECT {row} FROM {source} WHERE {asked.where} {asked.order}"
+        sql = f"SELECT {_NAMES} FROM scores WHERE ({row}) IN ({chosen}) {asked.order}"
+        return _records(self._client.rows(sql, asked.parameters))
 
     def write_outcomes(self, outcomes: Sequence[OutcomeRecord], token: str) -> None:
         """Adds outcomes."""
