@@ -31,7 +31,7 @@ _OF_OWN_RECORD = frozenset(
 )
 #: Words that tell something of a whole list: of its ends, its sum or its number.
 _SPEAKS_OF_ALL = re.compile(
-    r"\b(?:peak\w*|highest|maximum|max|largest|greatest|most|lowest|minimum|min|smallest|least|cheapest|fastest|latest"
+    r"\b(?=[phmlgscefaotribdn])(?:peak\w*|highest|maximum|max|largest|greatest|most|lowest|minimum|min|smallest|least|cheapest|fastest|latest"
     r"|earliest|average\w*|total of all|in total|overall|altogether|combined|range\w*|trend\w*|between|throughout"
     r"|from \S+ to|insgesamt|höchste\w*|niedrigste\w*|durchschnitt\w*|maximal|minimal|moyenne|promedio|média)\b"
     r"|平均|合計|最高|最低|最大|最小",

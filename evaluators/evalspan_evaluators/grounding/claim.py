@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from evalspan_evaluators.grounding import moment as moments
 from evalspan_evaluators.grounding import quantity as quantities
@@ -20,8 +19,7 @@ ClaimKind = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """One checkable piece of an answer.
 
     Attributes:

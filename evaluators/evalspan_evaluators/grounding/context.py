@@ -202,9 +202,21 @@ def attribute_match(words: tuple[str, ...] | frozenset[str], fact: Fact) -> floa
     if not words:
         return 0.0
     if fact.record.prose is not None:
-        best = [max((_word_match(part, word) for word in words), default=0.0) for part in fact_words(fact)]
-        return min(1.0, sum(b for b in best if b >= 0.7) / 2)
+        known = _matches_of(tuple(words))
+        total = 0.0
+        for part in fact_words(fact):
+            if part not in known:
+                known[part] = max((_word_match(part, word) for word in words), default=0.0)
+            if known[part] >= 0.7:
+                total += known[part]
+        return min(1.0, total / 2)
     return _key_match(tuple(words), fact.key, fact.record.named_key if fact.record.parent is not None else "")
+
+
+@lru_cache(maxsize=64)
+def _matches_of(_: tuple[str, ...]) -> dict[str, float]:
+    """How well words of sentences match these words, filled as they are met: texts have few words, often."""
+    return {}
 
 
 @lru_cache(maxsize=32768)

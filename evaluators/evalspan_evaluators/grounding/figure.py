@@ -8,7 +8,15 @@ from evalspan_evaluators.grounding.bind import Scope, closeness, known_units, li
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, attribute_match
 from evalspan_evaluators.grounding.derive import derive
-from evalspan_evaluators.grounding.fitness import MOST_ALIKE, clashes, comparable, digit_likeness, is_small, may_resemble, same_type
+from evalspan_evaluators.grounding.fitness import (
+    MOST_ALIKE,
+    clashes,
+    comparable,
+    digit_likeness,
+    is_small,
+    may_resemble,
+    same_type,
+)
 from evalspan_evaluators.grounding.hint import hints_of
 from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.lookup import find_numbers, number_of

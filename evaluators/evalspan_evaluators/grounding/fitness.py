@@ -12,7 +12,16 @@ from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.text import key_words
 from evalspan_evaluators.grounding.unit import dimension
 
-__all__ = ["MOST_ALIKE", "clashes", "comparable", "digit_likeness", "is_bookkeeping", "is_small", "may_resemble", "same_type"]
+__all__ = [
+    "MOST_ALIKE",
+    "clashes",
+    "comparable",
+    "digit_likeness",
+    "is_bookkeeping",
+    "is_small",
+    "may_resemble",
+    "same_type",
+]
 
 #: The likeness of two numbers with the same digits.
 MOST_ALIKE = 0.8

@@ -5,6 +5,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from evalspan_evaluators.grounding import moment as moments
@@ -220,7 +221,7 @@ class Index:
             # The last result says what the last call did, also where the answer speaks of something else.
             self._relevance = None if source is last else relevance
             self._add(source)
-        self.numbers.sort(key=lambda pair: pair[0])
+        self.numbers.sort(key=itemgetter(0))
         self.cut = self.cut or texts.cut
 
     @property

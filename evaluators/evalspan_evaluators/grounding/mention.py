@@ -70,6 +70,7 @@ class Mention:
     Attributes:
         facts: The values it may name.
         strong: It looks like a name or an id, not like an ordinary word.
+        numbered: It holds a digit.
         records: Records that hold one of the facts.
     """
 
@@ -78,6 +79,7 @@ class Mention:
     text: str
     facts: tuple[Fact, ...]
     strong: bool
+    numbered: bool
     records: tuple[Record, ...]
     reach: "Reach"
 
@@ -133,7 +135,9 @@ class Mentions:
 
 def _mention(text: str, start: int, end: int, facts: list[Fact], *, strong: bool) -> Mention:
     records = tuple(dict.fromkeys(f.record for f in facts))
-    return Mention(start, end, text[start:end], tuple(facts), strong, records, Reach(records[:_MAX_REACH]))
+    said = text[start:end]
+    numbered = not said.isalpha() and any(c.isdigit() for c in said)
+    return Mention(start, end, said, tuple(facts), strong, numbered, records, Reach(records[:_MAX_REACH]))
 
 
 def _unspaced(text: str, index: Index) -> list[Mention]:

@@ -228,7 +228,7 @@ def _is_known(word: str, index: Index, aliases: set[str]) -> bool:
 def _misplaced(text: str, binder: Binder) -> Iterator[ClaimVerdict]:
     """A known code or name whose record is not the one the line speaks of."""
     for mention in binder.mentions.items[:_MOST]:
-        if not mention.strong or any(c.isdigit() for c in mention.text) or _is_key(mention):
+        if not mention.strong or mention.numbered or _is_key(mention):
             continue
         verdict = _other_name(text, mention, binder)
         if verdict is not None:
@@ -252,7 +252,7 @@ def _other_name(text: str, mention: Mention, binder: Binder) -> ClaimVerdict | N
     if not scope.line and scope.near and scope.near[0].end <= sentence[0] and not _is_item(text, sentence[0]):
         return None  # a sentence of its own may have a subject of its own
     others = tuple(m for m in scope.all if m.text.lower() != mention.text.lower())
-    strong = [m for m in others if any(c.isdigit() for c in m.text) and len(m.records) <= 6]
+    strong = [m for m in others if m.numbered and len(m.records) <= 6]
     facts = [f for f in mention.facts if f.record.prose is None][:60]
     if not strong or not facts or len(facts) < len(mention.facts[:60]):
         return None

@@ -65,11 +65,12 @@ def check_polarity(text: str, binder: Binder, index: Index) -> list[ClaimVerdict
     found: list[ClaimVerdict] = []
     flags = _flags(index)
     policies = _policies(index)
+    failed = _last_call_failed(index)
     for span in binder.spans[:_MOST]:
         sentence = text[span[0] : span[1]]
         if sentence.rstrip().endswith("?"):
             continue
-        outcome = _of_success(text, span, index) or _of_policy(text, span, policies)
+        outcome = _of_success(text, span, index, failed=failed) or _of_policy(text, span, policies)
         if outcome is not None:
             found.append(outcome)
             continue
@@ -101,9 +102,8 @@ def _last_call_failed(index: Index) -> bool | None:
     return bool(_FAILED.search(text[:200])) and len(text) < 600
 
 
-def _of_success(text: str, span: tuple[int, int], index: Index) -> ClaimVerdict | None:
+def _of_success(text: str, span: tuple[int, int], index: Index, *, failed: bool | None) -> ClaimVerdict | None:
     """`has not been successfully cancelled` after a call that worked, and success told after a call that failed."""
-    failed = _last_call_failed(index)
     if failed is None:
         return None
     sentence = text[span[0] : span[1]]
@@ -250,7 +250,8 @@ def _rules(text: str) -> tuple[tuple[frozenset[str], bool, str], ...]:
 
 
 _MODAL = re.compile(
-    r"\b(?:can|cannot|can't|will|won't|must|may|is|are|be|do|does|not|kann|können|peut|puede|pode)\b", re.IGNORECASE
+    r"\b(?=[cwmaibdnkp])(?:can|cannot|can't|will|won't|must|may|is|are|be|do|does|not|kann|können|peut|puede|pode)\b",
+    re.IGNORECASE,
 )
 
 
@@ -266,8 +267,7 @@ def _of_policy(
         return None
     for clause in _clauses(text, *span):
         part = text[clause[0] : clause[1]]
-        stems = _content(part)
-        if len(stems) < 3 or not _MODAL.search(part):
+        if not _MODAL.search(part) or len(stems := _content(part)) < 3:
             continue
         best: tuple[float, bool, str] | None = None
         for own, negated, rule in policies:

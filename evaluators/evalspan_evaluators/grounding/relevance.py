@@ -51,10 +51,16 @@ class Relevance:
                 days.update(str(day) for day in claim.moment.days if day.day and day.year)
         self._values = frozenset(values)
         self._days = frozenset(days)
+        #: Whether a text names something, by text: the records of a list share most of them.
+        self._known: dict[str, bool] = {}
         self._figures = tuple({t for t in _FIGURE.findall(text) if len(t) > _TELLING or "." in t} | days)
         self._words = frozenset(w for w in words if w[:1].isupper() and len(w) > _TELLING)
         self._telling = tuple(
-            {w for w in words if len(w) >= _TELLING and (w[:1].isupper() or any(c.isdigit() for c in w))}
+            {
+                w
+                for w in words
+                if len(w) >= _TELLING and (w[:1].isupper() or (not w.isalpha() and any(c.isdigit() for c in w)))
+            }
         )
 
     def likely(self, texts: Texts) -> tuple[Source, ...]:
@@ -92,15 +98,12 @@ class Relevance:
             return _ALWAYS if self.touches(record) or key in self._values else frozenset()
         if key in self._values:
             return _ALWAYS
-        days, words = self._days, self._words
+        known = self._known
         for value in record.values():
             if isinstance(value, str):
-                if len(value) > _PROSE:
-                    named = any(t in value for t in self._telling)
-                elif " " in value:
-                    named = value[value.rfind(" ") + 1 :] in words or value[:10] in days
-                else:
-                    named = value[:10] in days
+                named = known.get(value)
+                if named is None:
+                    named = known[value] = self.names(value)
                 if named:
                     found = found.union((value,))
         return found

@@ -272,7 +272,9 @@ _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _KEY_PART = re.compile(r"[^\W\d_]+|\d+")
 # A set of characters at its head, so that the engine jumps from mark to mark.
-_SENTENCE_END = re.compile(r"[.!?](?P<gap>[\"')\]*]*\s+)(?=[\"'(\[*#]*[A-ZÀ-Þ0-9])|[。！？]|\n+")
+_SENTENCE_END = re.compile(
+    r"[.!?。！？\n](?:(?<=[.!?])(?P<gap>[\"')\]*]*\s+)(?=[\"'(\[*#]*[A-ZÀ-Þ0-9])|(?<=[。！？])|(?<=\n)\n*)"
+)
 _NOT_AN_END = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|St|No|Nr|vs|approx|ca|Mio|Mrd|Inc|Ltd|Corp|e\.g|i\.e|[A-Z])|^\s*\d+)\.$"
 )
