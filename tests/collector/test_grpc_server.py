@@ -1,5 +1,6 @@
 """OTLP over gRPC, through real sockets: the right code for every kind of request, and durability before OK."""
 
+import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from prometheus_client import generate_latest
 
 from evalspan.errors import ConfigError
 from evalspan_collector.receiver.grpc_server import GrpcServer
+from evalspan_collector.receiver.keys import KeyFile
 from evalspan_collector.spool import Signal
 
 LOGS = TRACES.replace("trace.v1.TraceService", "logs.v1.LogsService")
@@ -137,6 +140,42 @@ def test_a_large_request_passes_up_to_the_limit_and_not_beyond(tmp_path: Path) -
     assert served.refused(far_over).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     served.send(Workload(1).one().body)
     served.close()
+
+
+def test_a_bomb_is_refused_without_unfolding_and_harms_nothing(served: Served) -> None:
+    call = served.channel.unary_unary(TRACES)  # pyright: ignore[reportUnknownMemberType]  # stub
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    bomb = b"\x0a" + bytes(100 << 20)
+    with pytest.raises(grpc.RpcError) as caught:
+        call(bomb, timeout=60, compression=grpc.Compression.Gzip)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 350 << 10, "the sender's own copies take 200 MB in this process; the receiver's must not come on top"
+    served.send(Workload(1).one().body)
+
+
+def test_metadata_without_end_is_refused_and_harms_nothing(served: Served) -> None:
+    body = Workload(1).one().body
+    served.refused(body, metadata=(("x-long", "x" * (64 << 10)),))
+    assert served.intake.records() == []
+    served.send(body)
+
+
+def test_a_key_is_nowhere_on_disk_nor_in_what_the_collector_tells(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    good, _ = KeyFile(tmp_path / "keys.json").create("shop")
+    intake = make_intake(tmp_path)
+    served = Served(intake)
+    try:
+        served.send(Workload(1).one().body, metadata=(("x-api-key", good),))
+        told = str(served.refused(b"", metadata=(("x-api-key", f"{good}x"),)))
+    finally:
+        served.close()
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    shown = told + generate_latest(intake.metrics.registry).decode() + caplog.text + "".join(capfd.readouterr())
+    assert good.encode() not in written
+    assert good not in shown
 
 
 def test_a_full_spool_is_unavailable_with_retry_info_in_both_trailers(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Killing any one process under `evalspan up`: it comes back, and the next run is scored."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -53,6 +54,42 @@ def _sound(running: Any) -> bool:
         timeout=60,
     )
     return done.returncode == 0
+
+
+def test_r13_a_store_that_hangs_is_killed_and_started_again(running: Any, until: Callable[..., Any]) -> None:
+    first = until(lambda: running.pid("store"), 10, "store process")
+    os.kill(first, signal.SIGSTOP)  # alive and answering nobody, as after a fault inside the engine
+    hung = time.monotonic()
+
+    until(lambda: running.pid("store") not in (first, None), 30, "a new store process")
+    print(f"killed and started again {time.monotonic() - hung:.1f} s after it hung")
+    until(lambda: _sound(running), 60, "every hop")
+
+
+def test_sec_everything_listens_on_loopback_only(running: Any, until: Callable[..., Any]) -> None:
+    until(lambda: _sound(running), 60, "every hop")
+    pids = [running.process.pid, *(running.pid(name) for name in ("store", "collector", "worker", "dashboard"))]
+    listening = {address for pid in pids for address in _listening(pid)}
+
+    assert len(listening) >= 5
+    assert {address.partition(":")[0] for address in listening} <= {"0100007F", _LOOPBACK_6}
+
+
+_LOOPBACK_6 = "00000000000000000000000001000000"
+
+
+def _listening(pid: int) -> list[str]:
+    """Local addresses of the process's listening sockets, with port, as /proc/net writes them."""
+    mine: set[str] = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            mine.add(str(descriptor.readlink()))
+    lines = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+    ]
+    return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in mine]
 
 
 def test_a_second_up_on_the_same_folder_says_who_owns_it(running: Any) -> None:

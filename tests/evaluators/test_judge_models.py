@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from evalspan.errors import BudgetError, JudgeError, JudgeRefusedError, StoreUnreachableError
+from evalspan.testing import Recorder
 from evalspan_evaluators.case import Case, Expected
 from evalspan_evaluators.correctness import DEFAULT_STEPS, Correctness
 from evalspan_evaluators.judge import Judge, JudgeReply, JudgeRequest
@@ -296,6 +297,41 @@ async def test_overload_is_retried_and_every_attempt_is_in_the_ledger(api: Scrip
     assert score.value == 1.0
     assert [e.attempt for e in books.entries] == [1, 2, 3]
     assert [bool(e.error) for e in books.entries] == [True, True, False]
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
+@pytest.mark.parametrize("body", [b"<html>busy</html>", b'{"type": "error", "error": {"type": "x", "message": "m"}}'])
+async def test_what_may_pass_is_asked_again(api: ScriptedApi, status: int, body: bytes) -> None:
+    api.answer(body, status=status, headers={"retry-after": "1"} if status == 429 else {})
+    api.answer(graded(5))
+    books = Books()
+    score = await score_with(judge_of(api, books))
+    assert score.value == 1.0
+    assert [entry.error is None for entry in books.entries] == [False, True]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+async def test_what_will_not_pass_is_not_asked_again(api: ScriptedApi, status: int) -> None:
+    api.answer({"type": "error", "error": {"type": "x", "message": "m"}}, status=status)
+    score = await score_with(judge_of(api))
+    assert score.value is None
+    assert len(api.requests) == 1
+
+
+async def test_nobody_listening_is_an_error_with_its_attempts_in_the_ledger() -> None:
+    books = Books()
+    judge = AnthropicJudge(
+        "claude-haiku-4-5", api_key="test", base_url="http://127.0.0.1:9", ledger=books, sleep=no_wait
+    )  # fmt: skip
+    score = await score_with(judge)
+    assert score.error is not None
+    assert len(books.entries) == JudgeLimits().attempts
+
+
+async def test_judging_is_never_traced_and_so_never_judged(api: ScriptedApi, recorder: Recorder) -> None:
+    api.answer(graded(5))
+    assert (await score_with(judge_of(api))).value == 1.0
+    assert recorder.spans == ()
 
 
 async def test_a_bad_request_is_not_retried(api: ScriptedApi) -> None:
