@@ -72,10 +72,11 @@ def test_sec_everything_listens_on_loopback_only(running: Any, until: Callable[.
     listening = {address for pid in pids for address in _listening(pid)}
 
     assert len(listening) >= 5
-    assert {address.partition(":")[0] for address in listening} <= {"0100007F", _LOOPBACK_6}
+    assert {address.partition(":")[0] for address in listening} <= _LOOPBACK
 
 
-_LOOPBACK_6 = "00000000000000000000000001000000"
+#: 127.0.0.1, ::1, and 127.0.0.1 on a socket of both kinds.
+_LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
 
 
 def _listening(pid: int) -> list[str]:
