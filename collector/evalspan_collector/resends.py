@@ -39,6 +39,10 @@ class Resends:
         self._first = 0
         self._bytes = 0
 
+    def __len__(self) -> int:
+        """How many spans are remembered."""
+        return len(self._seen)
+
     def note(self, spans: Sequence[Span], _logs: Sequence[LogRecord] = (), size_bytes: int = 0) -> None:
         """A block that the store has confirmed; `size_bytes` is what it took on the wire."""
         number = self._first + len(self._blocks)

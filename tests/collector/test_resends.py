@@ -60,4 +60,4 @@ def test_what_is_remembered_is_bounded_and_the_newest() -> None:
         resends.note([replace(SPAN, span_id=str(number))], size_bytes=10)
     resends.note([replace(SPAN, name="forgotten"), replace(SPAN, span_id="99", name="known")], size_bytes=10)
     assert counted(metrics) == (0, 1)
-    assert len(resends._seen) <= 4
+    assert len(resends) <= 4

@@ -633,7 +633,11 @@ async def test_a_call_whose_worker_died_counts_with_what_was_set_aside(monkeypat
     tape = Tape()
     bench = Bench(rule(Asked(), max_usd_per_day=1.5), judge=judge_of(tape))
     bench.add("a")
-    monkeypatch.setattr(Outbox, "add", lambda *_: None)  # nothing is written after the call: the process is gone
+
+    def lost(*_: object) -> None:
+        """Nothing is written after the call: the process is gone."""
+
+    monkeypatch.setattr(Outbox, "add", lost)
     await bench.tick()
     monkeypatch.undo()
     assert len(tape.sent) == 1
