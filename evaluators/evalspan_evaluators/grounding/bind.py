@@ -200,8 +200,9 @@ def known_units(binder: Binder, words: tuple[str, ...]) -> tuple[list[Fact], lis
     exact: list[Fact] = []
     if not words:
         return loose, exact
-    for facts in binder.keyed().values():
-        timed = any(dimension(p) == "time" and p in words for p in key_stems(facts[0].key))
+    of_time = {word for word in words if dimension(word) == "time"}
+    for (key, _), facts in binder.keyed().items():
+        timed = bool(of_time) and not of_time.isdisjoint(key_stems(key))
         if timed or own_match(words, facts[0]) >= ATTRIBUTE:
             exact.extend(facts)
         if timed or attribute_match(words, facts[0]) >= ATTRIBUTE:
