@@ -143,7 +143,7 @@ def test_a_large_request_passes_up_to_the_limit_and_not_beyond(tmp_path: Path) -
 
 
 def test_a_bomb_is_refused_without_unfolding_and_harms_nothing(served: Served) -> None:
-    call: Callable[..., bytes] = served.channel.unary_unary(TRACES, None, None)  # pyright: ignore[reportUnknownMemberType]  # stub
+    call: Callable[..., bytes] = served.channel.unary_unary(TRACES, None, None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # stub
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     bomb = b"\x0a" + bytes(100 << 20)
     with pytest.raises(grpc.RpcError) as caught:
