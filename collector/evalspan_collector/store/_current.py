@@ -11,7 +11,7 @@ __all__ = ["DAY_NS", "WIDE_NS", "current_runs", "current_scores", "project_condi
 
 DAY_NS: Final = 86_400 * 1_000_000_000
 #: Above this the engine's own merge of all scores (FINAL) is cheaper than sorting those of the window (measured).
-WIDE_NS: Final = 14 * DAY_NS
+WIDE_NS: Final = 21 * DAY_NS
 
 
 def project_condition(project: str | None) -> tuple[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 # ruff: noqa: S608 - statements are put together from constants of ours; values travel as parameters
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
@@ -206,18 +207,20 @@ class NumberReader:
         parameters.update(since=since_ns, floor=written_since(since_ns, now_ns))
         names = ("project", "agent", "environment")
         runs = current_runs((*names, "started_ns", "state"), condition)
-        by_column = self._client.rows(
+        of_runs = (
             f"SELECT ifNull(toString(project), ''), ifNull(agent, ''), ifNull(environment, ''), count() FROM {runs} "
             "WHERE started_ns >= {since:Int64} AND state != 'withdrawn' GROUP BY GROUPING SETS "
-            f"({', '.join(f'({name})' for name in names)})",
-            parameters,
+            f"({', '.join(f'({name})' for name in names)})"
         )
         scores = current_scores(("metric", "run_started_ns", "superseded"), condition, wide=now_ns - since_ns > WIDE_NS)
-        metrics = self._client.rows(
+        of_scores = (
             f"SELECT metric, count() FROM {scores} WHERE run_started_ns >= {{since:Int64}} AND NOT superseded "
-            "GROUP BY metric",
-            parameters,
+            "GROUP BY metric"
         )
+        with ThreadPoolExecutor(1) as beside:
+            asked = beside.submit(self._client.rows, of_scores, parameters)
+            by_column = self._client.rows(of_runs, parameters)
+            metrics = asked.result()
         projects, agents, environments = (
             _frequent((str(row[at]), int(row[3])) for row in by_column) for at in range(len(names))
         )
