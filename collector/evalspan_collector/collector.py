@@ -142,8 +142,8 @@ class Collector:
         self._listen()
 
     def _spans_stored(self, spans: Sequence[Span], logs: Sequence[LogRecord], size_bytes: int) -> None:
-        self._resends.note(spans, logs, size_bytes)
         self._assembler.spans_stored(spans, logs, size_bytes)
+        self._resends.note(spans, logs, size_bytes)
 
     def _listen(self) -> None:
         settings = self._settings

@@ -338,7 +338,11 @@ class Drain:
         if batch.received_ns:
             self._metrics.spool_lag_seconds.set(max(0, self._clock_ns() - batch.received_ns) / 1e9)
         if self._stored is not None:
-            self._stored(spans, logs, batch.size_bytes)
+            try:
+                self._stored(spans, logs, batch.size_bytes)
+            except Exception:  # noqa: BLE001  # see below
+                # The block is in the store: what was to follow must not stop those behind it.
+                _log.exception("stored_block_not_told", spans=len(spans), logs=len(logs))
 
     def _show_queue(self) -> None:
         self._metrics.queue_size.set(self._spool.bytes_waiting)

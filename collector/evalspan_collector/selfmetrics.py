@@ -56,6 +56,11 @@ class SelfMetrics:
             "evalspan_receiver_ack_seconds", "Seconds from request to answer", transport, registry=registry,
             buckets=_ACK_BUCKETS,
         )  # fmt: skip
+        self._add_store(registry)
+        self._add_process(registry)
+
+    def _add_store(self, registry: CollectorRegistry) -> None:
+        """Counters of the way into the store and of what is made there."""
         self.sent_spans = Counter("otelcol_exporter_sent_spans", "Spans the store confirmed", registry=registry)
         self.sent_logs = Counter(
             "otelcol_exporter_sent_log_records", "Log records the store confirmed", registry=registry
@@ -84,7 +89,6 @@ class SelfMetrics:
         self.assembly_errors = Counter(
             "evalspan_assembly_errors", "Traces that could not be assembled", registry=registry
         )
-        self._add_process(registry)
 
     def _add_process(self, registry: CollectorRegistry) -> None:
         started = time.monotonic()

@@ -282,6 +282,26 @@ def test_who_listens_is_told_of_confirmed_spans_only(tmp_path: Path) -> None:
     line.end()
 
 
+def test_who_listens_and_fails_stops_nothing(tmp_path: Path) -> None:
+    line = Line(tmp_path, FaultyStore())
+    asked: list[int] = []
+
+    def stored(spans: Sequence[Span], logs: Sequence[LogRecord], size_bytes: int) -> None:
+        asked.append(len(spans) + len(logs) + size_bytes)
+        raise RuntimeError("nobody listens")
+
+    line.drain.on_stored(stored)
+    first, second = Workload(1, content=0.1).one(), Workload(2, content=0.1).one()
+    line.put(first)
+    line.drain.start()
+    until(lambda: len(asked) == 1)
+    line.put(second)
+    until(lambda: len(asked) == 2)
+    assert stored_ids(line.store, first, second) == sent_ids(first, second)
+    until(lambda: not line.spool.bytes_waiting)
+    line.end()
+
+
 def test_the_watermark_is_now_only_without_a_backlog(tmp_path: Path) -> None:
     line = Line(tmp_path, FaultyStore())
     assert line.drain.watermark_ns() > 1_700_000_000_000_000_000
