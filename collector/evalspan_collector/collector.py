@@ -143,7 +143,7 @@ class Collector:
 
     def _spans_stored(self, spans: Sequence[Span], logs: Sequence[LogRecord], size_bytes: int) -> None:
         self._assembler.spans_stored(spans, logs, size_bytes)
-        self._resends.note(spans, logs, size_bytes)
+        self._resends.note(spans, size_bytes=size_bytes)
 
     def _listen(self) -> None:
         settings = self._settings

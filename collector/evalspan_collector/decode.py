@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from google.protobuf.message import DecodeError as ProtobufError
@@ -46,19 +46,16 @@ def bad_ids(trace_id: bytes, span_id: bytes) -> str | None:
     return None
 
 
-def parse_request(message_type: Callable[[], Any], body: bytes, name: str) -> tuple[Any, bool]:
-    """Parse a protobuf request; strings that are no UTF-8 are repaired.
-
-    Returns:
-        The request, and whether strings had to be repaired.
+def parse_request(message_type: Any, body: bytes, name: str) -> Any:
+    """A protobuf request; strings that are no UTF-8 are repaired.
 
     Raises:
         DecodeError: The bytes are not that message.
     """
-    found, repaired = read_message(message_type, body, None)
+    found, _ = read_message(message_type, body, None)
     if found is None:
         raise _no_request(body, name, "it cannot be parsed")
-    return found, repaired
+    return found
 
 
 def read_parts(message_type: Any, body: bytes, name: str) -> Iterator[Any]:

@@ -340,7 +340,7 @@ class Drain:
         if self._stored is not None:
             try:
                 self._stored(spans, logs, batch.size_bytes)
-            except Exception:  # noqa: BLE001  # see below
+            except Exception:  # noqa: BLE001  # whatever a listener raises
                 # The block is in the store: what was to follow must not stop those behind it.
                 _log.exception("stored_block_not_told", spans=len(spans), logs=len(logs))
 

@@ -8,15 +8,14 @@ from json import loads
 from pathlib import Path
 from typing import Any, Literal
 
-from google.protobuf.message import DecodeError as ProtobufError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evalspan.errors import ConfigError, DecodeError, InputError
+from evalspan_collector.attributes import read_message
 from evalspan_collector.intake import Intake, read_logs, read_traces
 from evalspan_collector.jaeger import is_jaeger, jaeger_to_otlp
 from evalspan_collector.lenient_json import dump, is_list, is_object, parse
-from evalspan_collector.wire import with_valid_strings
 
 __all__ = ["OtlpRequest", "Problem", "read_path", "read_requests"]
 
@@ -209,24 +208,12 @@ def _frames(data: bytes, order: Literal["big", "little"]) -> list[bytes]:
     return frames if at == len(data) else []
 
 
-def _parsed(message: Any, data: bytes) -> Any:
-    """The message, strings repaired where they are no UTF-8; None when the bytes are no such message."""
-    try:
-        message.ParseFromString(data)
-    except (ProtobufError, UnicodeDecodeError):
-        try:
-            message.ParseFromString(with_valid_strings(data, message.DESCRIPTOR))
-        except (ProtobufError, ValueError):
-            return None
-    return message
-
-
 def _signal_of(data: bytes) -> Signal | None:
     """What a protobuf request carries: both kinds parse as each other, but only one finds its ids."""
-    traces = _parsed(ExportTraceServiceRequest(), data)
+    traces = read_message(ExportTraceServiceRequest, data, None)[0]
     if traces is not None and any(s.trace_id for r in traces.resource_spans for sc in r.scope_spans for s in sc.spans):
         return "traces"
-    logs = _parsed(ExportLogsServiceRequest(), data)
+    logs = read_message(ExportLogsServiceRequest, data, None)[0]
     if logs is None:
         return None
     records = [g for r in logs.resource_logs for s in r.scope_logs for g in s.log_records]

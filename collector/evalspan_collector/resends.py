@@ -14,7 +14,7 @@ from dataclasses import replace
 import structlog
 
 from evalspan_collector.selfmetrics import SelfMetrics
-from evalspan_collector.span import LogRecord, Span
+from evalspan_collector.span import Span
 
 __all__ = ["Resends"]
 
@@ -43,7 +43,7 @@ class Resends:
         """How many spans are remembered."""
         return len(self._seen)
 
-    def note(self, spans: Sequence[Span], _logs: Sequence[LogRecord] = (), size_bytes: int = 0) -> None:
+    def note(self, spans: Sequence[Span], *, size_bytes: int) -> None:
         """A block that the store has confirmed; `size_bytes` is what it took on the wire."""
         number = self._first + len(self._blocks)
         keys: list[_Key] = []

@@ -126,7 +126,7 @@ def _message(request: OtlpRequest) -> ExportTraceServiceRequest | ExportLogsServ
         found = _with_base64_ids(parse_body(request.body, kind.__name__))
         return json_format.ParseDict(found, kind(), ignore_unknown_fields=True)
     message: ExportTraceServiceRequest | ExportLogsServiceRequest
-    message, _ = parse_request(kind, request.body, kind.__name__)
+    message = parse_request(kind, request.body, kind.__name__)
     return message
 
 

@@ -896,20 +896,21 @@ def test_the_worst_scores_come_first_when_asked_for(numbers: Store) -> None:
 
 def test_scores_that_were_written_again_make_room_for_others(store: Store) -> None:
     """More rows of former scores than are looked at first: the current ones come all the same."""
-    ids = [f"r{number:03}" for number in range(230)]
+    ids = [f"r{number:04}" for number in range(1130)]
     store.write_runs([run(run_id, started_ns=NOW) for run_id in ids], token="r")
     for revision, value in ((1, 0.1), (2, 0.2)):
-        again = ids if revision == 1 else ids[:220]
+        again = ids if revision == 1 else ids[:1120]
         store.write_scores(
             [score(i, value, run_revision=revision, created_ns=NOW + revision, run_started_ns=NOW) for i in again],
             token=f"s{revision}",
         )
     worst = store.scores(ScoreQuery(worst_first=True, limit=12, since_ns=NOW))
-    assert [(s.run_id, s.value) for s in worst] == [(i, 0.1) for i in ids[220:]] + [("r000", 0.2), ("r001", 0.2)]
+    assert [(s.run_id, s.value) for s in worst] == [(i, 0.1) for i in ids[1120:]] + [("r0000", 0.2), ("r0001", 0.2)]
     newest = store.scores(ScoreQuery(limit=2, since_ns=NOW))
-    assert [(s.run_id, s.value) for s in newest] == [("r000", 0.2), ("r001", 0.2)]
+    assert [(s.run_id, s.value) for s in newest] == [("r0000", 0.2), ("r0001", 0.2)]
+    assert [s.value for s in store.scores(ScoreQuery(worst_first=True, limit=2, since_ns=NOW))] == [0.1, 0.1]
     assert len(store.scores(ScoreQuery(limit=100))) == 100
-    assert len(store.scores(ScoreQuery(limit=500))) == 230
+    assert len(store.scores(ScoreQuery(limit=2000))) == 1130
 
 
 def test_facets_are_the_values_that_occur(numbers: Store) -> None:

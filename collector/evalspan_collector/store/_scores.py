@@ -19,6 +19,7 @@ CALL_COLUMNS: Final = tuple(f.name for f in fields(JudgeCallRecord))
 _NAMES: Final = ", ".join(SCORE_COLUMNS)
 #: What tells one score from every other, the first columns of a record; its rows differ in their version.
 _KEY: Final = ("project", "run_id", "metric", "rule")
+_ROW: Final = ", ".join((*_KEY, "version"))
 #: So many scores are looked for among all rows of a window, more among its current rows.
 _FEW: Final = 100
 _CONDITIONS: Final = {
@@ -133,25 +134,25 @@ class ScoreTables:
             rows = self._client.rows(sql, {**asked.parameters, "ids": list(query.run_ids)})
             return _records(rows)
         if query.limit <= _FEW:
-            return self._first(query, asked)
+            return self._first(query, asked, now_ns)
         return self._of_window(query, asked, now_ns)
 
-    def _first(self, query: ScoreQuery, asked: "_Asked") -> list[ScoreRecord]:
+    def _first(self, query: ScoreQuery, asked: "_Asked", now_ns: int) -> list[ScoreRecord]:
         """The first few of a window, without looking for the newest row of every score in it.
 
-        Current rows are among all rows: those that come first in order are taken, and kept where they are current.
+        Current rows are among all rows: those that come first in order are taken, and kept where they are current;
+        where most are not, the window is read after all.
         """
-        looked_at = query.limit + _FEW
-        while True:
-            sql = (
-                f"SELECT project, run_id, metric, rule, version FROM scores WHERE {asked.project} "
-                f"AND created_ns >= {{floor:Int64}} AND {asked.where} {asked.order}"
-            )
+        sql = (
+            f"SELECT {_ROW} FROM scores WHERE {asked.project} AND created_ns >= {{floor:Int64}} "
+            f"AND {asked.where} {asked.order}"
+        )
+        for looked_at in (query.limit + _FEW, 10 * _FEW):
             rows = self._client.rows(sql, {**asked.parameters, "limit": looked_at})
             found = self._still_current(rows)
             if len(found) >= query.limit or len(rows) < looked_at:
                 return found[: query.limit]
-            looked_at *= 8
+        return self._of_window(query, asked, now_ns)
 
     def _still_current(self, rows: Sequence[tuple[Any, ...]]) -> list[ScoreRecord]:
         """The scores whose newest row is among these, in their order."""
@@ -169,9 +170,8 @@ class ScoreTables:
         """Which ones, from narrow columns; then the whole rows of just these."""
         columns = (*_KEY, "version", "created_ns", "run_started_ns", "agent", "value", "passed", "superseded")
         source = current_scores(columns, asked.project, wide=now_ns - (query.since_ns or 0) > WIDE_NS)
-        row = ", ".join((*_KEY, "version"))
-        chosen = f"SELECT {row} FROM {source} WHERE {asked.where} {asked.order}"
-        sql = f"SELECT {_NAMES} FROM scores WHERE ({row}) IN ({chosen}) {asked.order}"
+        chosen = f"SELECT {_ROW} FROM {source} WHERE {asked.where} {asked.order}"
+        sql = f"SELECT {_NAMES} FROM scores WHERE ({_ROW}) IN ({chosen}) {asked.order}"
         return _records(self._client.rows(sql, asked.parameters))
 
     def write_outcomes(self, outcomes: Sequence[OutcomeRecord], token: str) -> None:

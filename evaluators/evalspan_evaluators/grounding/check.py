@@ -91,17 +91,16 @@ def examine(answer: str, sources: Iterable[Source]) -> Findings:
     vague = any(c.kind == "date" and c.moment is not None and not c.moment.days[0].year for c in claims)
     if not vague and not _SPEAKS_OF_ALL.search(answer):
         index = Index(texts, Relevance(fold(answer), claims))
-        first = _check_all(answer, claims, index, hasty=index.pruned and not index.cut)
-        if first is not None:
+        if index.cut or not index.pruned:
+            first = _check_all(answer, claims, index)
             return _settled(first) if first.truncated else first
+        if (clean := _check_hastily(answer, claims, index)) is not None:
+            return clean
     whole = _check_all(answer, claims, Index(texts))
-    assert whole is not None
     if not whole.truncated:
         return whole
     # What the answer names is read in either case; the rest of very long sources was not.
-    if index is not None and (first := _check_all(answer, claims, index)) is not None:
-        whole = Findings(first.verdicts, truncated=True)
-    return _settled(whole)
+    return _settled(whole if index is None else _check_all(answer, claims, index))
 
 
 def _settled(found: Findings) -> Findings:
@@ -122,15 +121,23 @@ def _is_open(verdict: ClaimVerdict) -> bool:
     return verdict.outcome == "not_checkable" and verdict.claim.kind not in ("name", "category", "polarity")
 
 
-def _check_all(answer: str, claims: list[Claim], index: Index, *, hasty: bool = False) -> Findings | None:
-    """Every verdict; None as soon as one holds something against a claim or leaves it open, if `hasty`."""
+def _check_all(answer: str, claims: list[Claim], index: Index) -> Findings:
+    """Every verdict."""
+    return _findings(_verdicts(_Checker(answer, index, claims), claims, index), index)
+
+
+def _check_hastily(answer: str, claims: list[Claim], index: Index) -> Findings | None:
+    """Every verdict; None as soon as one holds something against a claim or leaves it open."""
     found: list[ClaimVerdict] = []
-    for verdict in _verdicts(_Checker(answer, index, claims, hasty=hasty), claims, index):
-        if hasty and (verdict.flagged or _is_open(verdict)):
+    for verdict in _verdicts(_Checker(answer, index, claims, hasty=True), claims, index):
+        if verdict.flagged or _is_open(verdict):
             return None
         found.append(verdict)
-    found.sort(key=lambda v: (v.claim.start, v.claim.end))
-    return Findings(tuple(found), truncated=index.cut)
+    return _findings(found, index)
+
+
+def _findings(verdicts: Iterable[ClaimVerdict], index: Index) -> Findings:
+    return Findings(tuple(sorted(verdicts, key=lambda v: (v.claim.start, v.claim.end))), truncated=index.cut)
 
 
 def _verdicts(checker: _Checker, claims: list[Claim], index: Index) -> Iterator[ClaimVerdict]:

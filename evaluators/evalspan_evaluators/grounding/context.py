@@ -23,6 +23,8 @@ _TOKEN = re.compile(r"[^\W\d_]+(?:[/'-][^\W\d_]+)*")
 _JOINT = re.compile(r"[/'-]")
 _BREAK = re.compile(r"[.!?;,:]\s|[\n、，。]|\b(?=[awuey])(?:and|with|und|et|y)\b", re.IGNORECASE)
 _TAIL_END = re.compile(_BREAK.pattern + r"|(?<![-–])\s\d", re.IGNORECASE)
+#: Words whose match is held for each set of words.
+_MOST_MATCHES = 8_192
 _HARD = re.compile(r"[.!?;:]\s|\n")
 
 
@@ -205,18 +207,28 @@ def attribute_match(words: tuple[str, ...] | frozenset[str], fact: Fact) -> floa
         known = _matches_of(tuple(words))
         total = 0.0
         for part in fact_words(fact):
-            if part not in known:
-                known[part] = max((_word_match(part, word) for word in words), default=0.0)
-            if known[part] >= 0.7:
-                total += known[part]
+            match = known[part]
+            if match >= 0.7:
+                total += match
         return min(1.0, total / 2)
     return _key_match(tuple(words), fact.key, fact.record.named_key if fact.record.parent is not None else "")
 
 
-@lru_cache(maxsize=64)
-def _matches_of(_: tuple[str, ...]) -> dict[str, float]:
-    """How well words of sentences match these words, filled as they are met: texts have few words, often."""
-    return {}
+class _Matches(dict[str, float]):
+    """How well words of sentences match given ones, told as they are met: texts have few words, often."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        super().__init__()
+        self._words = words
+
+    def __missing__(self, part: str) -> float:
+        if len(self) >= _MOST_MATCHES:
+            self.clear()
+        found = self[part] = max((_word_match(part, word) for word in self._words), default=0.0)
+        return found
+
+
+_matches_of = lru_cache(maxsize=64)(_Matches)
 
 
 @lru_cache(maxsize=32768)

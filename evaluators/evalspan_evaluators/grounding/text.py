@@ -268,6 +268,8 @@ _STOP: dict[str, frozenset[str]] = {
 STOP_WORDS: frozenset[str] = frozenset[str]().union(*_STOP.values())
 
 _LETTERS = re.compile(r"[^\W\d_]+")
+#: The words of longer texts are not held.
+_SHORT = 1_000
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _KEY_PART = re.compile(r"[^\W\d_]+|\d+")
@@ -285,7 +287,7 @@ def fold(text: str) -> str:
     return text if text.isascii() or _ODD.search(text) is None else text.translate(_WIDE)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)  # the texts of one run: they may be long
 def sentences(text: str) -> tuple[tuple[int, int], ...]:
     """Offsets of sentences and lines, in order; line ends always separate."""
     spans: list[tuple[int, int]] = []
@@ -302,9 +304,13 @@ def sentences(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(spans)
 
 
-@lru_cache(maxsize=2048)
 def letter_runs(text: str) -> frozenset[str]:
     """The words of a text in lower case, digits and marks between them; tells cheaply what cannot stand in it."""
+    return _letter_runs(text) if len(text) <= _SHORT else _letter_runs.__wrapped__(text)
+
+
+@lru_cache(maxsize=2048)
+def _letter_runs(text: str) -> frozenset[str]:
     return frozenset(_LETTERS.findall(text.lower()))
 
 
