@@ -30,7 +30,8 @@ PARENT_VARIABLE = "EVALSPAN_PARENT_PID"
 TICK_S = 0.1
 #: A longer time between two looks, such as that between `start` and `run`, counts as silence of no service.
 UNWATCHED_S = 1.0
-#: Seconds between two probes of a ready service.
+#: Seconds between two probes of a ready service; one that failed is repeated with the next look, so that a single answer
+#: that got lost is not taken for silence.
 PROBE_EVERY_S = 1.0
 #: A service that was ready is started again at once, the first time; after that, the first pause, which doubles with
 #: each failure, up to the cap.
@@ -86,6 +87,7 @@ class _Child:
     failures: int = 0
     restarts: int = 0
     probing: Future[bool] | None = None
+    missed: bool = False
 
 
 class Supervisor:
@@ -173,7 +175,7 @@ class Supervisor:
         )
         now = self._clock()
         child.started = child.answered = now
-        child.probed, child.probing = 0.0, None
+        child.probed, child.probing, child.missed = 0.0, None, False
         self._set(child, "starting", f"pid {child.process.pid}")
 
     def _reload(self) -> None:
@@ -210,14 +212,14 @@ class Supervisor:
         now = self._clock()
         if child.probing is not None and child.probing.done():
             answered = child.probing.exception() is None and child.probing.result()
-            child.probing = None
+            child.probing, child.missed = None, not answered
             if answered:
                 child.answered = now
                 if child.state != "ready":
                     self._set(child, "ready", f"after {now - child.started:.1f} s")
                 if now - child.started > STABLE_S:
                     child.failures = 0
-        pause = PROBE_EVERY_S if child.state == "ready" else TICK_S
+        pause = PROBE_EVERY_S if child.state == "ready" and not child.missed else TICK_S
         if child.probing is None and now - child.probed >= pause:
             child.probed = now
             child.probing = self._pool.submit(child.spec.probe)

@@ -1,5 +1,6 @@
 """The supervisor, with real processes."""
 
+import itertools
 import os
 import signal
 import sys
@@ -13,13 +14,14 @@ import pytest
 
 from evalspan_dashboard.supervisor import ServiceEvent, ServiceSpec, Supervisor
 
-#: Touches a file again and again; SIGUSR1 makes it hang instead (it lives, but does not touch).
+#: Writes a file again and again, whole each time; SIGUSR1 makes it hang instead (it lives, but does not write).
 BEATING = """
-import pathlib, signal, sys, time
+import os, pathlib, signal, sys, time
 hang = []
 signal.signal(signal.SIGUSR1, lambda *_: hang.append(1))
+beat, next_beat = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[1] + ".next")
 while True:
-    if not hang: pathlib.Path(sys.argv[1]).write_text(str(time.time()))
+    if not hang: next_beat.write_text(str(time.time())); os.replace(next_beat, beat)
     time.sleep(0.05)
 """
 
@@ -101,22 +103,52 @@ def test_a_service_that_hangs_is_killed_and_started_again(tmp_path: Path, events
 
 
 def test_time_in_which_nobody_watched_is_no_silence_of_a_service(tmp_path: Path, events: list[ServiceEvent]) -> None:
-    skipped = [0.0]
+    skipped, probes = [0.0], [0]
+    spec = _spec(tmp_path, "a", hang_s=30.0)
+
+    def probe() -> bool:
+        probes[0] += 1
+        return spec.probe()
+
     supervisor = Supervisor(
-        [_spec(tmp_path, "a", hang_s=1.5)], on_event=events.append, clock=lambda: time.monotonic() + skipped[0]
+        [replace(spec, probe=probe)], on_event=events.append, clock=lambda: time.monotonic() + skipped[0]
     )
     assert supervisor.start()
-    skipped[0] = 60.0  # a demo plays between `start` and `run`
+    first = supervisor.pids["a"]
+    skipped[0] = 60.0  # a demo plays between `start` and `run`: twice as long as a service may be silent
+    already = probes[0]
     thread = _running(supervisor)
 
-    looked = len(events)
-    _until(lambda: time.time() - (tmp_path / "a.beat").stat().st_mtime < 0.2)
-    time.sleep(2.0)  # longer than a service may be silent
+    _until(lambda: probes[0] >= already + 3)
+    supervisor.request_stop()
+    thread.join()
+    assert supervisor.pids["a"] == first
+    supervisor.stop()
+
+    assert [e.state for e in events] == ["starting", "ready", "stopped"]
+
+
+def test_one_lost_answer_is_no_silence_of_a_service(tmp_path: Path, events: list[ServiceEvent]) -> None:
+    probes, readings = itertools.count(1), itertools.count()
+
+    def probe() -> bool:
+        if next(probes) == 2:
+            raise ConnectionResetError
+        return True
+
+    # A clock that each reading moves on: how busy the machine is does not matter.
+    spec = replace(_spec(tmp_path, "a", hang_s=1.8), probe=probe)
+    supervisor = Supervisor([spec], on_event=events.append, clock=lambda: next(readings) * 0.02)
+    assert supervisor.start()
+    thread = _running(supervisor)
+
+    _until(lambda: next(readings) * 0.02 > 6.0)
     supervisor.request_stop()
     thread.join()
     supervisor.stop()
 
-    assert [e.state for e in events[looked:] if e.state not in ("ready", "stopped")] == []
+    assert next(probes) > 4
+    assert [e.state for e in events] == ["starting", "ready", "stopped"]
 
 
 def test_one_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
