@@ -30,8 +30,8 @@ PARENT_VARIABLE = "EVALSPAN_PARENT_PID"
 TICK_S = 0.1
 #: A longer time between two looks, such as that between `start` and `run`, counts as silence of no service.
 UNWATCHED_S = 1.0
-#: Seconds between two probes of a ready service; one that failed is repeated with the next look, so that a single answer
-#: that got lost is not taken for silence.
+#: Seconds between two probes of a ready service. One that failed is repeated with the next look: a single answer that
+#: got lost is not silence.
 PROBE_EVERY_S = 1.0
 #: A service that was ready is started again at once, the first time; after that, the first pause, which doubles with
 #: each failure, up to the cap.
