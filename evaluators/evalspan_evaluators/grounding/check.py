@@ -96,11 +96,11 @@ def examine(answer: str, sources: Iterable[Source]) -> Findings:
             return _settled(first) if first.truncated else first
         if (clean := _check_hastily(answer, claims, index)) is not None:
             return clean
-    whole = _check_all(answer, claims, Index(texts))
-    if not whole.truncated:
-        return whole
+    whole = Index(texts)
+    if not whole.cut:
+        return _check_all(answer, claims, whole)
     # What the answer names is read in either case; the rest of very long sources was not.
-    return _settled(whole if index is None else _check_all(answer, claims, index))
+    return _settled(_check_all(answer, claims, whole if index is None else index))
 
 
 def _settled(found: Findings) -> Findings:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations
 
 from evalspan_evaluators.grounding.claim import Claim
@@ -11,7 +10,7 @@ from evalspan_evaluators.grounding.index import Fact, Index, Record
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.reach import may_reach
-from evalspan_evaluators.grounding.text import STOP_WORDS, key_words, stem, words
+from evalspan_evaluators.grounding.text import STOP_WORDS, kept_if_short, key_words, stem, words
 from evalspan_evaluators.grounding.unit import dimension
 
 __all__ = ["Derivation", "derive"]
@@ -304,7 +303,7 @@ class _Overlap:
         return count
 
 
-@lru_cache(maxsize=8192)
+@kept_if_short(8192)
 def _text_stems(text: str) -> frozenset[str]:
     return frozenset(stem(w) for w in words(text))
 

@@ -108,7 +108,8 @@ class Figures(Reading):
         """A number no source holds: contradicted where the true value can be told."""
         if self.index.cut and claim.quantity is not None and self.index.holds(claim.quantity.digits) >= 0:
             return ClaimVerdict(claim=claim, outcome="supported", code="IN_TEXT")
-        truth = None if self.hasty else self.truth(claim, context)
+        # Of sources that were not read whole nothing is held against it, so nobody asks for the truth.
+        truth = None if self.hasty or self.index.cut else self.truth(claim, context)
         return ClaimVerdict(claim=claim, outcome="contradicted" if truth else "unsupported", fact=truth)
 
     def by_attribute(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:

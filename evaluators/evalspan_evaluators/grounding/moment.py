@@ -3,10 +3,9 @@
 import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-from evalspan_evaluators.grounding.text import fold, letter_runs
+from evalspan_evaluators.grounding.text import fold, kept_if_short, letter_runs
 
 __all__ = ["Day", "Moment", "scan"]
 
@@ -251,7 +250,7 @@ def _weekdays(text: str) -> Iterator[re.Match[str]]:
     return _matches(_WEEKDAY, text, (m.start() for m in _LETTERS.finditer(text) if m[0].lower() in _WEEKDAY_RUNS))
 
 
-@lru_cache(maxsize=2048)
+@kept_if_short(2048)
 def scan(text: str) -> tuple[Moment, ...]:
     """Every date, time and weekday of the text, in order, without overlaps."""
     text = fold(text)

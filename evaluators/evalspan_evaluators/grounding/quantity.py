@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
-from evalspan_evaluators.grounding.text import STOP_WORDS, fold, guess_language, letter_runs, stem
+from evalspan_evaluators.grounding.text import STOP_WORDS, fold, guess_language, kept_if_short, letter_runs, stem
 from evalspan_evaluators.grounding.unit import dimension, measure
 
 __all__ = ["Quantity", "has_words", "scan"]
@@ -421,6 +421,8 @@ def has_words(text: str) -> bool:
 _DIGIT_RUN = re.compile(r"\d+")
 #: Letters a number may have before its first digit: bracket, sign, currency, space, sign and point.
 _MOST_BEFORE = 9
+#: Numbers of one text that are read: more than an index takes and than claims are looked at.
+_MOST_NUMBERS = 7_000
 
 
 def _numbers(text: str) -> Iterator[re.Match[str]]:
@@ -436,11 +438,11 @@ def _numbers(text: str) -> Iterator[re.Match[str]]:
         at = match.end()
 
 
-@lru_cache(maxsize=2048)
+@kept_if_short(2048)
 def scan(text: str) -> tuple[Quantity, ...]:
     """Every number of the text, in order; ordinals and the digits inside ids are left out."""
     text = fold(text)
-    found = [q for m in _numbers(text) if (q := _build(m, text)) is not None]
+    found = [q for m in islice(_numbers(text), _MOST_NUMBERS) if (q := _build(m, text)) is not None]
     table = _WORDED.get(guess_language(text)) if has_words(text) else None
     if table is not None:
         numbers = _NUMBER_WORDS[guess_language(text)]

@@ -1,19 +1,24 @@
 """Text: the small language tools the checks share: widths, sentences, words, stems and abbreviations."""
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import TypeVar
 
 __all__ = [
     "STOP_WORDS",
     "abbreviates",
     "fold",
     "guess_language",
+    "kept_if_short",
     "key_words",
     "letter_runs",
     "sentences",
     "stem",
     "words",
 ]
+
+_T = TypeVar("_T")
 
 _WIDE = {0xFF01 + i: 0x21 + i for i in range(94)}
 _WIDE.update(
@@ -304,13 +309,24 @@ def sentences(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(spans)
 
 
+def kept_if_short(most: int) -> Callable[[Callable[[str], _T]], Callable[[str], _T]]:
+    """Have a function of a text remember what it gave for the last `most` short texts; long ones would fill memory."""
+
+    def keep(function: Callable[[str], _T]) -> Callable[[str], _T]:
+        kept = lru_cache(maxsize=most)(function)
+
+        @wraps(function)
+        def of(text: str) -> _T:
+            return kept(text) if len(text) <= _SHORT else function(text)
+
+        return of
+
+    return keep
+
+
+@kept_if_short(2048)
 def letter_runs(text: str) -> frozenset[str]:
     """The words of a text in lower case, digits and marks between them; tells cheaply what cannot stand in it."""
-    return _letter_runs(text) if len(text) <= _SHORT else _letter_runs.__wrapped__(text)
-
-
-@lru_cache(maxsize=2048)
-def _letter_runs(text: str) -> frozenset[str]:
     return frozenset(_LETTERS.findall(text.lower()))
 
 
@@ -359,7 +375,7 @@ def abbreviates(short: str, word: str) -> bool:
     return len(word) <= 2 * len(short) + 3
 
 
-@lru_cache(maxsize=2048)
+@kept_if_short(2048)
 def guess_language(text: str) -> str:
     """`en`, `de`, `fr`, `es`, `pt`, `ja` or `zh`, by script and function words; `en` when unsure."""
     if not text.isascii():
