@@ -17,6 +17,8 @@ GOOD, BAD, NEUTRAL, ACCENT = "#009E73", "#D55E00", "#999999", "#0072B2"
 #: Pixels; axes and legend are inside.
 HEIGHT = 300
 AXES, ROW = 130, 26
+#: Metrics side by side below their lines; further ones stand below these instead of being cut off.
+LEGEND_COLUMNS = 6
 #: Share of the time line that the shortest step still gets, so that it can be seen.
 SLIVER = 0.006
 #: Times of a day on 24 hours, the day where one begins.
@@ -55,7 +57,7 @@ def pass_rate_chart(points: Sequence[ScorePoint]) -> alt.Chart:
         .encode(
             x=_x(),
             y=alt.Y("pass rate:Q", title="pass rate", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
-            color=alt.Color("metric:N", legend=alt.Legend(orient="bottom", title=None)),
+            color=alt.Color("metric:N", legend=alt.Legend(orient="bottom", title=None, columns=LEGEND_COLUMNS)),
             tooltip=["time:T", "metric:N", alt.Tooltip("pass rate:Q", format=".1%"), "scored:Q", "errors:Q"],
         )
     )

@@ -91,7 +91,12 @@ def table(
 ) -> None:
     """Rows as a table; cells are drawn on a canvas, so text in them stays text."""
     st.dataframe(  # pyright: ignore[reportUnknownMemberType]  streamlit's signature names optional libraries
-        list(rows), hide_index=True, width="stretch", height=height or "auto", column_config=columns
+        list(rows),
+        hide_index=True,
+        width="stretch",
+        height=height or "auto",
+        column_config=columns,
+        placeholder="-",  # unknown, as everywhere else
     )
 
 

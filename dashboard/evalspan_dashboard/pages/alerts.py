@@ -19,11 +19,14 @@ _COLOURS: dict[str, Literal["red", "orange", "gray", "green"]] = {
 
 
 def _states(board: queries.AlertBoard) -> None:
+    why = {(event.project, event.alert): event.reason for event in reversed(board.events)}  # the newest one stays
     for state in board.states:
         left, right = st.columns([1, 6], vertical_alignment="center")
         left.badge(label(state.state), color=_COLOURS.get(state.state, "gray"))
         right.markdown(f"**{label(state.alert)}**")
         right.text(f"since {iso_time(state.since_ns)[:19]}Z   value {number(state.value, 3)}   sample {state.sample}")
+        if reason := why.get((state.project, state.alert)):
+            right.text(clean(reason, limit=600))
 
 
 def page() -> None:

@@ -53,17 +53,15 @@ def _metrics(view: Overview) -> None:
     if not view.metrics:
         st.info("Nothing has been scored in this window.")
         return
-    left, right = st.columns([3, 2])
-    left.altair_chart(figures.pass_rate_chart(view.scores), width="stretch")
-    with right:
-        screen.table(
-            [_metric(m, before.get(m.metric)) for m in view.metrics],
-            columns={
-                "pass rate": st.column_config.NumberColumn(format="percent"),
-                "before": st.column_config.NumberColumn(format="percent"),
-                "average": st.column_config.NumberColumn(format="%.2f"),
-            },
-        )
+    st.altair_chart(figures.pass_rate_chart(view.scores), width="stretch")
+    screen.table(
+        [_metric(m, before.get(m.metric)) for m in view.metrics],
+        columns={
+            "pass rate": st.column_config.NumberColumn(format="percent"),
+            "before": st.column_config.NumberColumn(format="percent"),
+            "average": st.column_config.NumberColumn(format="%.2f"),
+        },
+    )
 
 
 def _series(view: Overview) -> None:
