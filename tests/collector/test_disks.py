@@ -129,7 +129,7 @@ def test_a_store_whose_folder_is_removed_says_so_ends_and_begins_anew(tmp_path: 
     try:
         stack.start()
         shutil.rmtree(stack.data.store)
-        assert stack.store.wait(10) == 3
+        assert stack.store.wait(60) == 3
         assert "was removed or replaced while in use" in stack.store.output()
         stack.store.start()  # as its supervisor does
         ledger = Ledger()

@@ -239,7 +239,7 @@ def test_random_bytes_on_the_port_harm_nothing(served: Served) -> None:
 
 def test_health_is_served_and_ends_with_the_stop(served: Served) -> None:
     stub = health_pb2_grpc.HealthStub(served.channel)
-    answer = stub.Check(health_pb2.HealthCheckRequest(service=""), timeout=5)
+    answer = stub.Check(health_pb2.HealthCheckRequest(service=""), timeout=30)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
     served.server.stop(1)
     with pytest.raises(grpc.RpcError):
