@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -142,17 +143,23 @@ async def test_what_does_not_finish_is_given_back_and_scored_once_after_the_next
 
 
 async def test_a_store_that_does_not_answer_cannot_hold_the_end() -> None:
+    asked, answer = threading.Event(), threading.Event()
+
     class Stuck(Runs):
         def unjudged_runs(self, *_: Any, **__: Any) -> list[RunSummary]:
-            time.sleep(1.5)
+            asked.set()
+            answer.wait(60)
             return []
 
     service = WorkerService(Stuck, setup(), timing=timing(give_back_s=0.1))
     running = asyncio.create_task(service.run())
-    await asyncio.sleep(0.2)
-    service.stop()
-    await asyncio.wait_for(running, 1.0)
-    assert service.left_behind
+    try:
+        await soon(asked.is_set)
+        service.stop()
+        await asyncio.wait_for(running, 20)
+        assert service.left_behind
+    finally:
+        answer.set()
 
 
 # evalspan.yaml
