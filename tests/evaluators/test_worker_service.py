@@ -248,6 +248,10 @@ class Store(MemoryStore):
         return run
     def runs_content(self, summaries):
         return [run for _ in summaries]
+    def write_outcomes(self, outcomes, **more):
+        super().write_outcomes(outcomes, **more)
+        for outcome in outcomes:
+            (data / f"{outcome.rule}.judged").touch()
     def close(self):
         print([(o.rule, o.outcome, o.attempt) for o in self.outcomes("default") if o.rule != "received"], flush=True)
 
@@ -307,9 +311,10 @@ def test_sighup_reads_the_file_again(tmp_path: Path) -> None:
         until(status.exists, within_s=60)
         before = json.loads(status.read_text())["config_read_ns"]
         process.send_signal(signal.SIGHUP)
-        until(lambda: json.loads(status.read_text())["config_read_ns"] > before)
+        until(lambda: json.loads(status.read_text())["config_read_ns"] > before, within_s=60)
+        until((tmp_path / "one.judged").exists, within_s=60)
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=20)
+        output, _ = process.communicate(timeout=60)
         assert "evalspan.yaml applied" in output
         assert "('one', " in output
     finally:
