@@ -24,7 +24,7 @@ from evalspan_collector.recent import KnownRun, RecentTraces
 from evalspan_collector.run import Run, RunState
 from evalspan_collector.selfmetrics import SelfMetrics
 from evalspan_collector.span import LogRecord, Span
-from evalspan_collector.store.contract import Store
+from evalspan_collector.store.contract import OpenTrace, Store
 
 __all__ = ["Assembler"]
 
@@ -77,6 +77,7 @@ class Assembler:
         watermark_ns: Everything received before this time is in the store; timers run on it, so that a backlog in
             the spool closes no run early.
         busy: True while intake needs the processor more than assembly does.
+        traces_per_page: How many pending traces are asked for at a time.
         shard: (i, n): this loop assembles the traces of shard i of n.
         prices: For the cost of model calls that carry none.
     """
@@ -91,6 +92,7 @@ class Assembler:
         prices: Prices | None = None,
         watermark_ns: Callable[[], int] = time.time_ns,
         busy: Callable[[], bool] = lambda: False,
+        traces_per_page: int = 10_000,
     ) -> None:
         self._stores = stores
         self._metrics = metrics
@@ -99,6 +101,7 @@ class Assembler:
         self._prices = prices
         self._watermark_ns = watermark_ns
         self._busy = busy
+        self._traces_per_page = traces_per_page
         self._pending = PendingTraces(
             quiet_ns=int(min(self._timing.quick_grace_s, self._timing.grace_s) * _SECOND),
             patience_ns=int(max(5.0, self._timing.quick_grace_s) * _SECOND),
@@ -176,13 +179,24 @@ class Assembler:
 
     def poll_store(self) -> None:
         """Take up traces that an earlier process or another collector left."""
-        for found in self._stores().open_traces(since_received_ns=self._polled_ns):
-            if in_shard(found.trace_id, self._shard):
-                key = (found.project, found.trace_id)
-                self._pending.touch([(key, found.first_received_ns, found.last_received_ns, found.spans)])
-            # A little overlap: blocks of other collectors may land out of order.
-            self._polled_ns = max(self._polled_ns, found.last_received_ns - 60 * _SECOND)
-        self._recovered = True
+        store, since_ns = self._stores(), self._polled_ns
+        page: list[OpenTrace] = []
+        while not self._stop.is_set():
+            page = store.open_traces(
+                since_received_ns=since_ns, after=page[-1] if page else None, limit=self._traces_per_page
+            )
+            for found in page:
+                self._take_up(found)
+            if len(page) < self._traces_per_page:
+                self._recovered = True
+                return
+
+    def _take_up(self, found: OpenTrace) -> None:
+        key = (found.project, found.trace_id)
+        if in_shard(found.trace_id, self._shard) and not self._pending.knows(key, found.last_received_ns):
+            self._pending.touch([(key, found.first_received_ns, found.last_received_ns, found.spans)])
+        # A little overlap: blocks of other collectors may land out of order.
+        self._polled_ns = max(self._polled_ns, found.last_received_ns - 60 * _SECOND)
 
     def tick(self) -> int:
         """Assemble what is due now; returns how many traces that was."""
@@ -190,7 +204,9 @@ class Assembler:
 
     def _tick(self, *, heavy: bool) -> int:
         now_ns = self._watermark_ns()
-        due = self._pending.take_due(now_ns, max_spans=_BATCH_SPANS, heavy=heavy)
+        due = self._pending.take_due(
+            now_ns, max_spans=_BATCH_SPANS, heavy=heavy, recalled=None if heavy else self._recent.holds
+        )
         projects: dict[str, list[PendingTrace]] = defaultdict(list)
         for trace in due:
             projects[trace.key[0]].append(trace)
@@ -219,7 +235,12 @@ class Assembler:
         outcomes = [
             self._assemble_group(group, loaded, now_ns)
             for group in gather(
-                light, loaded, self._neighbourhood, max_traces=_GROUP_TRACES, complete_since_ns=self._complete_since_ns
+                light,
+                loaded,
+                self._neighbourhood,
+                max_traces=_GROUP_TRACES,
+                complete_since_ns=self._complete_since_ns,
+                waits=lambda trace_id: self._pending.knows((project, trace_id)),
             )
         ]
         self._write(project, outcomes, now_ns)

@@ -1,7 +1,7 @@
 """Gather: due traces with the other traces that belong to the same runs, loaded from the store."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from evalspan_collector.assemble import NEAR_NS, NeighbourQuery
 from evalspan_collector.neighbourhood import Neighbourhood
@@ -128,7 +128,13 @@ class Loaded:
 
 
 def gather(
-    due: Iterable[str], loaded: Loaded, neighbourhood: Neighbourhood, *, max_traces: int, complete_since_ns: int
+    due: Iterable[str],
+    loaded: Loaded,
+    neighbourhood: Neighbourhood,
+    *,
+    max_traces: int,
+    complete_since_ns: int,
+    waits: Callable[[str], bool] = lambda _trace_id: False,
 ) -> Iterator[tuple[str, ...]]:
     """Groups of traces to assemble together; each due trace is in exactly one, or in `loaded.heavy`.
 
@@ -141,14 +147,23 @@ def gather(
         neighbourhood: Learns of every trace it sees.
         max_traces: A group holds no more, but for what an earlier run of its traces holds.
         complete_since_ns: The neighbourhood knows every trace that started since; for earlier ones the store is asked.
+        waits: True for a trace that will be due by itself.
     """
-    yield from _Gathering(loaded, neighbourhood, max_traces, complete_since_ns).groups(due)
+    yield from _Gathering(loaded, neighbourhood, max_traces, complete_since_ns, waits).groups(due)
 
 
 class _Gathering:
     """One pass over what is due."""
 
-    def __init__(self, loaded: Loaded, neighbourhood: Neighbourhood, max_traces: int, complete_since_ns: int) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        neighbourhood: Neighbourhood,
+        max_traces: int,
+        complete_since_ns: int,
+        waits: Callable[[str], bool],
+    ) -> None:
+        self._waits = waits
         self._loaded = loaded
         self._neighbourhood = neighbourhood
         self._max_traces = max_traces
@@ -273,6 +288,8 @@ class _Gathering:
             found = self._ask(query, (start_ns, end_ns), _FILL_IDS)
             if not self._loaded.shared:  # what this process remembers it also keeps up to date
                 found = [t for t in found if not self._neighbourhood.knows(self._loaded.project, t)]
+            if len(found) > _FILL_GROUPS * self._max_traces:  # then rather those that do not come by themselves
+                found = [t for t in found if not self._waits(t)]
             newest = found[-_FILL_GROUPS * self._max_traces :]
             if self._loaded.load(newest):
                 for trace_id in newest:

@@ -112,6 +112,10 @@ class RecentTraces:
             for key in keys:
                 self._traces.pop(key, None)
 
+    def holds(self, key: _Key) -> bool:
+        """Whether something of a trace, named by project and id, is remembered."""
+        return key in self._traces
+
     def get(self, project: str, trace_id: str) -> Snapshot | None:
         """What is remembered of a trace; None when nothing is."""
         with self._lock:

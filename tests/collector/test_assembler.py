@@ -32,12 +32,18 @@ SECOND = 1_000_000_000
 class Live:
     """An assembler over a memory store, on a clock of its own."""
 
-    def __init__(self, store: FaultyStore | None = None, *, shard: tuple[int, int] = (0, 1)) -> None:
+    def __init__(
+        self, store: FaultyStore | None = None, *, shard: tuple[int, int] = (0, 1), traces_per_page: int = 10_000
+    ) -> None:
         self.store = store or FaultyStore()
         self.now_ns = 1_700_000_000 * SECOND
         self.metrics = SelfMetrics()
         self.assembler = Assembler(
-            stores=lambda: self.store, metrics=self.metrics, shard=shard, watermark_ns=lambda: self.now_ns
+            stores=lambda: self.store,
+            metrics=self.metrics,
+            shard=shard,
+            watermark_ns=lambda: self.now_ns,
+            traces_per_page=traces_per_page,
         )
         self._blocks = 0
 
@@ -192,6 +198,18 @@ def test_a_restart_takes_up_what_was_pending() -> None:
     again.assembler.poll_store()
     again.pass_time(0)
     assert again.run(spans).state == "closed"
+    assert again.store.open_traces() == []
+
+
+def test_a_restart_takes_up_more_than_one_page_of_pending_traces() -> None:
+    live = Live()
+    traces = [spans_of(seed, live) for seed in range(1, 8)]
+    for spans in traces:
+        live.receive(spans)
+    again = Live(live.store, traces_per_page=2)
+    again.assembler.poll_store()
+    again.pass_time(10)
+    assert [again.run(spans).state for spans in traces] == ["closed"] * 7
     assert again.store.open_traces() == []
 
 

@@ -371,6 +371,16 @@ def test_open_traces_are_those_since_a_time_oldest_first(store: Store) -> None:
     assert len(store.open_traces(limit=1)) == 1
 
 
+def test_open_traces_come_in_pages_of_which_none_misses_or_repeats_a_trace(store: Store) -> None:
+    same_time = [span(4, trace=f"{i:032x}") for i in (9, 8, 7)]
+    store.insert_spans([span(i, trace=f"{i:032x}") for i in (5, 1, 3)] + same_time, token="t")
+    pages = [store.open_traces(limit=2)]
+    while pages[-1]:
+        pages.append(store.open_traces(after=pages[-1][-1], limit=2))
+    assert [len(page) for page in pages] == [2, 2, 2, 0]
+    assert [int(t.trace_id, 16) for page in pages for t in page] == [1, 3, 7, 8, 9, 5]
+
+
 def test_neighbours_are_traces_of_a_process_or_session_in_a_window(store: Store) -> None:
     store.insert_spans(
         [

@@ -93,9 +93,11 @@ class ClickHouseStore:
         """When the first span of each trace that ran within these times was received, those since replaced included."""
         return self._spans.first_arrivals(project, trace_ids, window=(start_ns, end_ns))
 
-    def open_traces(self, *, since_received_ns: int = 0, limit: int = 10_000) -> list[OpenTrace]:
+    def open_traces(
+        self, *, since_received_ns: int = 0, after: OpenTrace | None = None, limit: int = 10_000
+    ) -> list[OpenTrace]:
         """Traces with spans or logs newer than their last assembly, or with an open run; oldest first."""
-        return self._spans.open_traces(since_received_ns, limit)
+        return self._spans.open_traces(since_received_ns, after, limit)
 
     def settle_traces(self, project: str, traces: Sequence[tuple[str, int]]) -> None:
         """Mark traces as assembled up to a received time, whatever runs they gave."""

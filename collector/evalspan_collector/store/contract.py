@@ -199,6 +199,11 @@ class OpenTrace:
     last_received_ns: int
     spans: int
 
+    @property
+    def order(self) -> tuple[int, str, str]:
+        """Its place among the others."""
+        return self.last_received_ns, self.project, self.trace_id
+
 
 @runtime_checkable
 class Store(Protocol):
@@ -236,8 +241,10 @@ class Store(Protocol):
         """When the first span of each trace that ran within these times was received, those since replaced included."""
         ...
 
-    def open_traces(self, *, since_received_ns: int = 0, limit: int = 10_000) -> list[OpenTrace]:
-        """Traces with spans or logs newer than their last assembly, oldest first."""
+    def open_traces(
+        self, *, since_received_ns: int = 0, after: OpenTrace | None = None, limit: int = 10_000
+    ) -> list[OpenTrace]:
+        """Traces with spans or logs newer than their last assembly, oldest first; the next page is `after` the last."""
         ...
 
     def settle_traces(self, project: str, traces: Sequence[tuple[str, int]]) -> None:

@@ -148,7 +148,9 @@ class MemoryStore:
             ran = {span.trace_id for span in spans if span.start_ns <= end_ns and span.end_ns >= start_ns}
             return {trace_id: self._traces[project, trace_id].first_ns for trace_id in ran}
 
-    def open_traces(self, *, since_received_ns: int = 0, limit: int = 10_000) -> list[OpenTrace]:
+    def open_traces(
+        self, *, since_received_ns: int = 0, after: OpenTrace | None = None, limit: int = 10_000
+    ) -> list[OpenTrace]:
         """Traces with spans or logs newer than their last assembly, or with an open run; oldest first."""
         with self._guard:
             found = [
@@ -164,7 +166,7 @@ class MemoryStore:
                 and trace.last_ns >= since_received_ns
                 and (trace.last_ns > trace.settled_ns or self._open.get(key))
             ]
-        return sorted(found, key=lambda t: (t.last_received_ns, t.trace_id))[:limit]
+        return sorted((t for t in found if after is None or t.order > after.order), key=lambda t: t.order)[:limit]
 
     def settle_traces(self, project: str, traces: Sequence[tuple[str, int]]) -> None:
         """Mark traces as assembled up to a received time, whatever runs they gave."""
