@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from evalspan_collector.store.contract import Store
 
 #: Fixtures of agents as processes of their own, and of a whole `evalspan up`.
 pytest_plugins = ("apparatus.agents", "apparatus.whole")
+
+# How long an example takes says more of what else the machine does than of the code.
+settings.register_profile("evalspan", deadline=None)
+settings.load_profile("evalspan")
 
 
 @dataclass(frozen=True, slots=True)

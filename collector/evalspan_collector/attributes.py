@@ -1,12 +1,12 @@
 """Attributes: OTLP's pairs of key and value from their bytes; what cannot be read costs itself only."""
 
-import sys
 from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf.message import DecodeError as ProtobufError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
+from evalspan_collector.shared import shared
 from evalspan_collector.wire import first_text, with_valid_strings
 
 __all__ = ["UNREADABLE", "plain", "read_message", "read_pair", "read_pairs", "read_value", "text_of"]
@@ -42,7 +42,7 @@ def read_pair(pair: bytes) -> tuple[str, Any]:
     """
     read = KeyValue.FromString(pair)
     # The same few keys come with every span: one object each makes every later comparison cheap.
-    return sys.intern(read.key), plain(read.value)
+    return shared(read.key), plain(read.value)
 
 
 def read_pairs(pairs: Iterable[bytes]) -> tuple[dict[str, Any], bool, int]:
@@ -58,7 +58,7 @@ def read_pairs(pairs: Iterable[bytes]) -> tuple[dict[str, Any], bool, int]:
         read, repaired = read_message(KeyValue, pair)
         damaged |= repaired and read is not None
         if read is not None:
-            found[sys.intern(read.key)] = plain(read.value)
+            found[shared(read.key)] = plain(read.value)
         else:
             found[first_text(pair)] = UNREADABLE
             lost += 1

@@ -1,6 +1,5 @@
 """Decode: OTLP requests, protobuf or JSON, to raw spans and log records, with a reason for each one refused."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ from evalspan_collector.attributes import read_message, read_value, text_of
 from evalspan_collector.layout import layouts
 from evalspan_collector.otlp_schema import Event, Link, LogsData, Status, TracesData
 from evalspan_collector.raw import RawEvent, RawLink, RawSpan
+from evalspan_collector.shared import shared
 from evalspan_collector.wire import parts_of
 
 __all__ = [
@@ -154,7 +154,7 @@ class _Names(dict[bytes, tuple[str, bool]]):
 
     def __missing__(self, data: bytes) -> tuple[str, bool]:
         text, repaired = text_of(data)
-        found = sys.intern(text), repaired
+        found = shared(text), repaired
         if len(data) <= 80:
             if len(self) >= 4_096:
                 self.clear()

@@ -1,5 +1,6 @@
 """Attributes read from the bytes of their pairs are those that protobuf itself reads."""
 
+import gc
 import sys
 import tracemalloc
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 
 from evalspan_collector.attributes import plain
 from evalspan_collector.layout import Layouts
+from evalspan_collector.shared import shared
 
 _TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=300)
 #: Few keys, so that spans are alike and keys come twice now and then.
@@ -160,8 +162,10 @@ def test_what_is_held_for_keys_is_bounded_and_forgotten(length: int, monkeypatch
             for key in keys:
                 pair = KeyValue(key=key, value=AnyValue(string_value="v" * size)).SerializeToString()
                 assert layouts.read([pair])[0] == {key: "v" * size}
+        del pair
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
         layouts.forget()
+        gc.collect()
         assert tracemalloc.get_traced_memory()[0] < 100_000
     finally:
         tracemalloc.stop()
@@ -190,7 +194,7 @@ def test_a_span_with_very_many_attributes_has_no_layout() -> None:
 
 def test_nothing_is_held_for_keys_of_spans_without_a_layout() -> None:
     layouts = Layouts()
-    spans = [[sys.intern(f"{number} {place}") for place in range(40)] for number in range(200)]
+    spans = [[shared(f"{number} {place}") for place in range(40)] for number in range(200)]
     tracemalloc.start()
     try:
         for keys in spans:

@@ -64,15 +64,15 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     opened.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(IN_PROCESS in os.environ, reason="this is that process")
 def test_the_contract_holds_for_chdb_in_the_process(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-k", "chdb", "-p", "no:cacheprovider", "--timeout", "300", __file__],
+        [sys.executable, "-m", "pytest", "-q", "-k", "chdb", "-p", "no:cacheprovider", "--timeout", "600", __file__],
         env={**os.environ, IN_PROCESS: str(tmp_path / "store")},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=850,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
