@@ -208,7 +208,7 @@ class WorkerService:
         while not self._stop.is_set():
             try:
                 await self._follow_config(worker, alerts, retention)
-                report = await worker.tick()
+                report = await (worker.tick() if once else worker.tick_if_news())
                 _tell(report)
                 if (once and report.idle) or (not once and time.monotonic() >= due and not self._stop.is_set()):
                     await worker.with_store(alerts.tick)

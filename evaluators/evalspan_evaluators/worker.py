@@ -48,6 +48,7 @@ class WorkerLimits:
         retry_s: Pause before the second try, seconds; doubles with each further one.
         metric_s: Longest time for one metric, seconds.
         replay_s: How often runs that were over budget are tried again, seconds.
+        look_s: Longest time without looking for runs while the store says that none were written, seconds.
     """
 
     batch: int = 100
@@ -56,6 +57,7 @@ class WorkerLimits:
     retry_s: float = 5.0
     metric_s: float = 120.0
     replay_s: float = 60.0
+    look_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,8 @@ class Worker:
         self._io = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._deferred: dict[tuple[str, str, int], int] = {}
         self._replayed_ns = 0
+        self._mark: tuple[int, ...] | None = None  # of a look that found nothing
+        self._looked_ns = 0
         self._outbox = Outbox(self._call)
         self._stopping = threading.Event()
         self._reader = RunReader(store, self._call, stopping=self._stopping.is_set)
@@ -163,9 +167,28 @@ class Worker:
         """
         await self._outbox.flush()  # the caps of the new one are filled from the ledger: it must be whole
         self._config = config
+        self._mark = None
         self._limits = limits or self._limits
         self._evaluator.close()
         self._caps, self._evaluator = self._set_up(config, judge, None)
+
+    async def tick_if_news(self) -> TickReport:
+        """As `tick`, but idle at once while nothing was written since a look that found nothing, up to `look_s`.
+
+        Raises:
+            StoreError: As of `tick`.
+        """
+        await self._outbox.flush()
+        mark = await self._call(self._store.runs_mark)  # before the look: what is written during it is news
+        early = 0 <= self._clock() - self._looked_ns < self._limits.look_s * _NS  # a clock that was set back looks
+        if mark == self._mark and early and not self._deferred:
+            return TickReport()
+        self._mark = None
+        held = self._evaluator.judge_allows(1) == 0
+        report = await self.tick()
+        if report.idle and not held:
+            self._mark, self._looked_ns = mark, self._clock()
+        return report
 
     async def tick(self) -> TickReport:
         """Take what is there for every rule, up to a batch each.

@@ -746,6 +746,18 @@ def test_runs_are_unjudged_until_their_revision_has_a_final_outcome(store: Store
     assert store.unjudged_runs("default", "all", "v1", since_ns=2**62) == []
 
 
+def test_the_mark_of_runs_changes_with_every_write_of_runs_and_outcomes(store: Store) -> None:
+    marks = [store.runs_mark()]
+    assert store.runs_mark() == marks[0]
+    store.write_runs([run("r1")], token="r")
+    marks.append(store.runs_mark())
+    store.write_runs([run("r0", started_ns=1)], token="r0")
+    marks.append(store.runs_mark())
+    store.write_outcomes([outcome("r1", created_ns=1)], token="o1")
+    marks.append(store.runs_mark())
+    assert len(set(marks)) == len(marks)
+
+
 def test_outcomes_are_replaced_by_newer_ones(store: Store) -> None:
     store.write_outcomes([outcome(outcome="waiting", created_ns=NOW)], token="o1")
     store.write_outcomes([outcome(outcome="error", attempt=3, reason="x", created_ns=NOW + 1)], token="o2")

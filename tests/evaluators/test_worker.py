@@ -197,6 +197,11 @@ class Given(MemoryStore):
     def __init__(self, bench: Bench) -> None:
         super().__init__()
         self._bench = bench
+        self.looks = 0
+
+    def unjudged_runs(self, *asked: Any, **more: Any) -> list[RunSummary]:
+        self.looks += 1
+        return super().unjudged_runs(*asked, **more)
 
     def run(self, project: str | None, run_id: str) -> Run | None:
         self._bench.loads.append(run_id)
@@ -408,6 +413,49 @@ async def test_runs_that_wait_do_not_keep_new_ones_out() -> None:
     for _ in range(3):
         await bench.tick()
     assert bench.outcomes()["new"] == ("scored", "")
+
+
+async def test_an_idle_worker_looks_only_when_something_was_written_or_its_time_has_come() -> None:
+    bench = Bench(rule(Polite()), limits=WorkerLimits(look_s=10, retry_s=30))
+    bench.add("a")
+
+    async def looks(after_s: float) -> bool:
+        bench.now += int(after_s * S)
+        before = bench.store.looks
+        await bench.worker.tick_if_news()
+        return bench.store.looks > before
+
+    assert [await looks(1) for _ in range(4)] == [True, True, False, False]  # its own outcome is news once
+    assert bench.outcomes()["a"] == ("scored", "")
+    bench.add("late", started_ns=START - 3600 * S)
+    assert await looks(1)
+    assert bench.outcomes()["late"] == ("scored", "")
+    bench.add("a", output="no", revision=2, state="amended")
+    assert await looks(1)
+    assert await looks(1)
+    assert not await looks(9)
+    assert await looks(1)  # nothing was written, but ten seconds have passed
+    assert not await looks(1)
+    assert await looks(-3600)  # a clock that was set back
+    assert not await looks(1)
+    await bench.worker.configure(Config(rules=(rule(Polite(), name="s"),)), None)
+    assert await looks(1)
+    assert set(bench.outcomes("s")) == {"a", "late"}
+
+
+async def test_a_run_that_waits_for_its_retry_is_looked_for_all_the_time() -> None:
+    bench = Bench(rule(Polite()), limits=WorkerLimits(retry_s=5, look_s=3600))
+    content = bench.add("a")
+    del bench.content["a"]
+    for _ in range(4):
+        bench.now += S
+        await bench.worker.tick_if_news()
+    assert bench.outcomes()["a"][0] == "waiting"
+    bench.content["a"] = content
+    for _ in range(3):
+        bench.now += S
+        await bench.worker.tick_if_news()
+    assert bench.outcomes()["a"] == ("scored", "")
 
 
 # judges

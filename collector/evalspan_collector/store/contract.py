@@ -321,6 +321,13 @@ class Store(Protocol):
         """Runs written since then with no final outcome of this rule for their revision, oldest first."""
         ...
 
+    def runs_mark(self) -> tuple[int, ...]:
+        """Cheap to ask; another one after runs or outcomes were written, whatever times they carry.
+
+        It may change without, and a write may coincide with a merge that hides it: look all the same now and then.
+        """
+        ...
+
     def write_judge_calls(self, calls: Sequence[JudgeCallRecord], *, token: str) -> None:
         """Add calls to the ledger."""
         ...

@@ -309,6 +309,13 @@ class MemoryStore:
         ]
         return sorted(found, key=lambda r: (r.updated_ns, r.run_id))[:limit]
 
+    def runs_mark(self) -> tuple[int, ...]:
+        """Another one after runs or outcomes were written; see the contract."""
+        with self._guard:
+            runs, outcomes = self._runs.values(), self._outcomes.values()
+            times = sum(r.updated_ns for r in runs), sum(o.created_ns for o in outcomes)
+            return len(runs), len(outcomes), *times
+
     # scores and outcomes
 
     def write_scores(self, scores: Sequence[ScoreRecord], *, token: str) -> None:
