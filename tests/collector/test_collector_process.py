@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +30,41 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 def test_r1_kill_9_of_the_collector_loses_and_doubles_nothing(stack: Stack) -> None:
     stack.start()
     kill_under_load(stack, [stack.collector], kills=3, seed=SEED)
+
+
+def test_r1_what_the_stock_exporter_calls_a_success_survives_kill_9_of_the_collector(
+    stack: Stack, tmp_path: Path
+) -> None:
+    stack.start()
+    ledger, count = tmp_path / "ledger", 600
+    program = Path(__file__).parents[1] / "apparatus" / "stock_sender.py"
+    command = [sys.executable, str(program), stack.address, str(ledger), str(count), "4"]
+    restarts: list[float] = []
+    with (tmp_path / "sender.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as sender:
+        until(lambda: ledger.exists() and ledger.stat().st_size > 0, within_s=60, what="the first batch")
+        for _ in range(2):
+            time.sleep(0.7)
+            stack.collector.kill()
+            stack.collector.start()
+            restarts.append(stack.collector.started_in_s)
+        assert sender.wait(90) == 0, (tmp_path / "sender.log").read_text()
+    lines = [line.split() for line in ledger.read_text().splitlines()]
+    sent = [span_id for line in lines for span_id in line[1:]]
+    successes = {span_id for line in lines if line[0] == "SUCCESS" for span_id in line[1:]}
+    until(
+        lambda: successes <= {str(row[0]) for row in stack.rows("SELECT span_id FROM spans FINAL")},
+        within_s=60,
+        what="every span of a success",
+    )
+    stored = [str(row[0]) for row in stack.rows("SELECT span_id FROM spans FINAL")]
+    print(f"{len(sent)} spans in {len(lines)} batches, {len(successes)} of successes, {len(stored)} stored,"
+          f" ready again after {max(restarts):.1f} s")  # fmt: skip
+    assert len(sent) == count
+    assert len(stored) == len(set(stored))
+    assert set(stored) <= set(sent)
+    # The exporter tries again for as long as it is given, so a restart costs it nothing.
+    assert successes == set(sent)
+    assert max(restarts) < 60  # goal: 5 on a machine of its own
 
 
 def test_r2_kill_9_of_the_store_loses_and_doubles_nothing(stack: Stack) -> None:
