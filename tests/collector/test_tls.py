@@ -4,6 +4,7 @@ import os
 import ssl
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import grpc
@@ -22,24 +23,27 @@ from evalspan_collector.receiver.keys import KeyFile, KeyRing
 from evalspan_collector.receiver.tls import TlsFiles
 from evalspan_collector.settings import load_settings
 
+DAY = timedelta(days=1)
+
 
 class Secured:
     """Both receivers behind certificates on disk."""
 
-    def __init__(self, folder: Path, *, mutual: bool) -> None:
+    def __init__(self, folder: Path, *, mutual: bool, valid: tuple[datetime, datetime] | None = None) -> None:
         self.folder = folder
         self.authority = trustme.CA()
         self.intake: Intake = make_intake(folder)
         self.files = TlsFiles(folder / "cert.pem", folder / "key.pem", folder / "ca.pem" if mutual else None)
-        self.write_certificate(self.authority)
+        self.write_certificate(self.authority, valid)
         self.authority.cert_pem.write_to_path(str(folder / "ca.pem"))
         self.grpc = GrpcServer(self.intake.acceptance, host="127.0.0.1", port=0, threads=2, tls=self.files)
         self.http = HttpServer(self.intake.acceptance, host="127.0.0.1", port=0, tls=self.files)
         self.grpc.start()
         self.http.start()
 
-    def write_certificate(self, authority: trustme.CA) -> None:
-        issued = authority.issue_cert("127.0.0.1", "localhost")
+    def write_certificate(self, authority: trustme.CA, valid: tuple[datetime, datetime] | None = None) -> None:
+        since, until_ = valid or (None, None)
+        issued = authority.issue_cert("127.0.0.1", "localhost", not_before=since, not_after=until_)
         issued.private_key_pem.write_to_path(str(self.files.key))
         self.files.cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
         stamp = max(path.stat().st_mtime for path in (self.files.cert, self.files.key)) + 5
@@ -130,6 +134,33 @@ def test_mutual_tls_demands_a_certificate_of_our_authority(mutual: Secured) -> N
     mutual.authority.issue_cert("client").configure_cert(context)  # pyright: ignore[reportUnknownMemberType]  # stub
     assert mutual.send_http(context) == 200
     assert len(mutual.intake.records()) == 2
+
+
+def test_an_expired_certificate_of_a_client_is_refused(mutual: Secured) -> None:
+    now = datetime.now(UTC)
+    expired = mutual.authority.issue_cert("client", not_before=now - 2 * DAY, not_after=now - DAY)
+    with pytest.raises(grpc.RpcError):
+        mutual.send_grpc(trusting(mutual.authority, expired))
+    context = context_of(mutual.authority)
+    expired.configure_cert(context)  # pyright: ignore[reportUnknownMemberType]  # stub
+    with pytest.raises(OSError):
+        mutual.send_http(context)
+    assert mutual.intake.records() == []
+    mutual.send_grpc(trusting(mutual.authority, mutual.authority.issue_cert("client", not_after=now + DAY)))
+    assert len(mutual.intake.records()) == 1
+
+
+def test_an_expired_certificate_of_the_server_is_believed_by_no_client(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    made = Secured(tmp_path, mutual=False, valid=(now - 2 * DAY, now - DAY))
+    try:
+        with pytest.raises(grpc.RpcError):
+            made.send_grpc(trusting(made.authority))
+        with pytest.raises(OSError, match="certificate has expired"):
+            made.send_http(context_of(made.authority))
+        assert made.intake.records() == []
+    finally:
+        made.close()
 
 
 def test_a_renewed_certificate_is_served_without_a_restart(secured: Secured) -> None:
