@@ -73,13 +73,16 @@ class Workload:
         weights = [1.0 / (rank + 5) for rank in range(len(vocabulary))]
         self._pool = " ".join(self._rng.choices(vocabulary, weights, k=200_000))
 
-    def requests(self, spans: int, *, per_request: int = 100) -> list[SentRequest]:
-        """About `spans` spans in requests of `per_request`; traces may be cut at a request's end and go on."""
+    def requests(self, spans: int, *, per_request: int = 100, length: int | None = None) -> list[SentRequest]:
+        """About `spans` spans in requests of `per_request`; traces may be cut at a request's end and go on.
+
+        `length` is that of each trace; None makes them of 8 to 20 spans.
+        """
         made: list[SentRequest] = []
         waiting: list[tuple[Span, SentSpan]] = []
         while len(made) * per_request < spans:
             while len(waiting) < per_request:
-                waiting.extend(self.trace())
+                waiting.extend(self.trace(length))
             made.append(self._pack(waiting[:per_request]))
             del waiting[:per_request]
         return made
