@@ -47,6 +47,24 @@ def test_a_trace_of_many_runs_is_assembled_once_for_all_of_them() -> None:
     assert counting.calls == 1
 
 
+def test_a_large_run_is_assembled_once_until_a_span_comes() -> None:
+    counting = Counting()
+    store = MemoryStore(assemble=counting)
+    root = agent(1)
+    tools = [
+        replace(agent(i), kind=SpanKind.TOOL, operation="execute_tool", parent_id=root.span_id, tool_name="t")
+        for i in range(2, 6_000)
+    ]
+    store.insert_spans([root, *tools], token="t")
+    (run,) = assemble([root, *tools])
+    store.write_runs([run], token="r")
+    assert store.run("default", run.run_id) == store.run("default", run.run_id)
+    assert counting.calls == 1
+    store.insert_spans([replace(tools[0], span_id="f" * 16, received_ns=NOW + 1)], token="late")
+    assert store.run("default", run.run_id) is not None
+    assert counting.calls == 2
+
+
 def test_it_is_assembled_again_when_a_span_comes_or_is_replaced() -> None:
     counting = Counting()
     store = MemoryStore(assemble=counting)

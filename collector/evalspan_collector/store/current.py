@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol, TypeVar, cast
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from evalspan_collector.records import RunSummary
 from evalspan_collector.run import Run, RunState
@@ -62,10 +62,15 @@ class _Assembly(NamedTuple):
     runs: Mapping[str, Run]
 
 
-class LastAssembly:
-    """Keeps the runs of the last traces that held several: who reads one of them mostly reads the next one soon.
+#: Spans of which reading and assembling takes more than a second.
+_MANY_SPANS: Final = 5_000
 
-    Without it a trace of n runs is loaded and assembled n times, and one such trace occupies a worker for hours.
+
+class LastAssembly:
+    """Keeps the runs of the last traces that held several, or were large: who reads one mostly reads on in it soon.
+
+    Without it a trace of n runs is loaded and assembled n times, and one such trace occupies a worker for hours; and
+    the screen of a large run is read anew with each click.
     """
 
     def __init__(self, assemble: Assemble) -> None:
@@ -85,9 +90,9 @@ class LastAssembly:
     def make(
         self, project: str, trace_ids: tuple[str, ...], spans: Sequence[Span], logs: Sequence[LogRecord]
     ) -> Mapping[str, Run]:
-        """Assemble what was read of these traces, and keep it when that gives several runs."""
+        """Assemble what was read of these traces, and keep it when that gives several runs or took long."""
         runs = {run.run_id: run for run in self._assemble(spans, logs)}
-        if len(runs) > 1:
+        if len(runs) > 1 or len(spans) >= _MANY_SPANS:
             self._last = _Assembly(project, trace_ids, Stamp.of(spans, logs), runs)
         return runs
 
