@@ -25,12 +25,30 @@ _Key = tuple[str, Tie]
 _At = TypeVar("_At", _Place, _Key)
 
 
+#: What a trace takes in memory, each of its model calls and each of its ties, about (measured).
+_TRACE_BYTES, _CALL_BYTES, _TIE_BYTES = 1_800, 350, 500
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     trace: Bystander
     query: NeighbourQuery
     stamp: Stamp
-    places: tuple[_Place, ...]
+
+    @property
+    def places(self) -> Iterator[_Place]:
+        """Where and when it ran."""
+        trace = self.trace
+        for name in trace.processes | trace.session_ids:
+            for bucket in _buckets(trace.start_ns, trace.end_ns):
+                yield self.query.project, name, bucket
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, about."""
+        ties = self.trace.ties
+        names = sum(_TIE_BYTES + len(value) for _, _, value in (*ties.offers, *ties.wants))
+        return _TRACE_BYTES + _CALL_BYTES * len(ties.calls) + names
 
 
 class Neighbourhood:
@@ -39,11 +57,12 @@ class Neighbourhood:
     What it does not remember, the store is asked for: see `Assembler`.
 
     Args:
-        max_traces: How many it remembers.
+        max_bytes: What all of it may take in memory, about: some 20,000 traces of agents with five calls each.
     """
 
-    def __init__(self, *, max_traces: int = 50_000) -> None:
-        self._max_traces = max_traces
+    def __init__(self, *, max_bytes: int = 96 << 20) -> None:
+        self._max_bytes = max_bytes
+        self.size_bytes = 0
         self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
         self._loose: dict[_Place, set[str]] = defaultdict(set)
@@ -67,7 +86,7 @@ class Neighbourhood:
             self._forget(key)
             self._entries[key] = entry
             self._add(entry)
-            while len(self._entries) > self._max_traces:
+            while self.size_bytes > self._max_bytes and len(self._entries) > 1:
                 self._forget(next(iter(self._entries)))
         return entry.query
 
@@ -180,6 +199,7 @@ class Neighbourhood:
         entry = self._entries.pop(key, None)
         if entry is None:
             return
+        self.size_bytes -= entry.size_bytes
         project, trace = entry.query.project, entry.trace
         spots, clocked, scopes = self._loose if trace.loose else self._held, trace.clocked, trace.scopes
         for place in entry.places:
@@ -195,6 +215,7 @@ class Neighbourhood:
                 _discard(index, (project, tie), trace.trace_id)
 
     def _add(self, entry: _Entry) -> None:
+        self.size_bytes += entry.size_bytes
         project, trace = entry.query.project, entry.trace
         spots, clocked, scopes = self._loose if trace.loose else self._held, trace.clocked, trace.scopes
         for place in entry.places:
@@ -225,12 +246,7 @@ def _entry(trace_id: str, spans: Sequence[Span], logs: Sequence[LogRecord], stam
         session_ids=query.session_ids,
         ties=ties_of(spans, logs),
     )
-    places = tuple(
-        (query.project, name, bucket)
-        for name in (query.processes | query.session_ids)
-        for bucket in _buckets(trace.start_ns, trace.end_ns)
-    )
-    return _Entry(trace, query, stamp, places)
+    return _Entry(trace, query, stamp)
 
 
 def _reach_ns(kinds: tuple[bool, bool]) -> int | None:

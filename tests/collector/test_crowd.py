@@ -101,3 +101,24 @@ def test_what_is_too_much_is_cut_by_conversation_first() -> None:
 def test_traces_that_start_at_one_moment_are_cut_too() -> None:
     spans = [call(n, 0, input_messages=user("same", {"role": "assistant", "parts": []})) for n in range(200)]
     assert [len(group) for group in groups(spans)] == [64, 64, 64, 8]
+
+
+def test_what_is_remembered_is_bounded_by_its_bytes_and_the_oldest_go_first() -> None:
+    neighbourhood = Neighbourhood(max_bytes=60_000)
+    spans = [call(n, n, input_messages=user(f"question {n}")) for n in range(200)]
+    for span in spans:
+        neighbourhood.note(span.trace_id, [span])
+        assert neighbourhood.size_bytes <= 60_000
+    kept = [span for span in spans if neighbourhood.knows("default", span.trace_id)]
+    assert 10 < len(kept) < 50
+    assert kept == spans[-len(kept) :]
+
+
+def test_what_was_forgotten_takes_no_room() -> None:
+    neighbourhood = Neighbourhood(max_bytes=1)
+    for n in range(3):
+        neighbourhood.note(f"{n:032x}", [call(n, n, input_messages=user("x" * n))])
+    alone = neighbourhood.size_bytes
+    neighbourhood.note(f"{2:032x}", [call(2, 2, input_messages=user("xx"), output_messages="[]")])
+    assert neighbourhood.size_bytes == alone
+    assert [neighbourhood.knows("default", f"{n:032x}") for n in range(3)] == [False, False, True]

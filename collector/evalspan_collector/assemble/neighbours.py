@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from evalspan_collector.assemble.stitch import CALL_GAP_NS, process_of, queue_team
 from evalspan_collector.span import Span, SpanKind
@@ -59,9 +60,15 @@ def neighbour_query(spans: Iterable[Span]) -> NeighbourQuery:
     reach = CALL_GAP_NS if loose else NEAR_NS
     return NeighbourQuery(
         project=spans[0].project,
-        processes=frozenset(process_of(s)[1] for s in spans),
-        session_ids=frozenset(s.session_id for s in spans if s.session_id),
+        processes=_names(frozenset(process_of(s)[1] for s in spans)),
+        session_ids=_names(frozenset(s.session_id for s in spans if s.session_id)),
         start_ns=min(s.start_ns for s in spans) - reach,
         end_ns=max(s.end_ns for s in spans) + reach,
         loose_only=not loose,
     )
+
+
+@lru_cache(maxsize=4096)
+def _names(names: frozenset[str]) -> frozenset[str]:
+    """The same names as one object: queries of many traces are remembered, of few processes."""
+    return names

@@ -25,6 +25,7 @@ __all__ = ["CallSpot", "Tie", "Ties", "ties_of"]
 
 #: Kind of a fact, the process it is known in (empty: everywhere), and its value.
 Tie = tuple[str, str, str]
+_NO_TIES = frozenset[Tie]()
 _AGENTIC = frozenset({SpanKind.AGENT, SpanKind.WORKFLOW})
 _WORK = _AGENTIC | {SpanKind.LLM, SpanKind.TOOL}
 _RETRIEVING = frozenset({SpanKind.RETRIEVER, SpanKind.RERANKER})
@@ -88,8 +89,8 @@ def ties_of(spans: Sequence[Span], logs: Iterable[LogRecord] = ()) -> Ties:
     calls = [_bare_call(span, reader, offers, wants) if bare else _spot(span) for span in models]
     work = [span.start_ns for span in joined if span.kind in _WORK]
     return Ties(
-        offers=frozenset(offers),
-        wants=frozenset(wants),
+        offers=frozenset(offers) or _NO_TIES,
+        wants=frozenset(wants) or _NO_TIES,
         calls=tuple(calls),
         begins=(min(span.start_ns for span in joined), min(work)) if work else (),
         retrievals=() if work or kinds.isdisjoint(_RETRIEVING) else _tops(joined),
