@@ -21,6 +21,8 @@ from evalspan_evaluators.grounding.hint import hints_of
 from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.lookup import find_numbers, number_of
 from evalspan_evaluators.grounding.mention import Mention
+from evalspan_evaluators.grounding.pair import is_share, pair_fields, pair_unit, stands_apart
+from evalspan_evaluators.grounding.period import period_fields
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.reading import Reading
 from evalspan_evaluators.grounding.series import check_series
@@ -31,6 +33,9 @@ __all__ = ["Figures"]
 
 _PAIR_AFTER = re.compile(r"\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?\d")
 _PAIR_BEFORE = re.compile(r"\d\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?$")
+#: Smaller numbers are too often right by chance, or counted by the writer.
+_TELLING = 10
+_BRACKET = re.compile(r"\([^)]*$")
 _BRACKETED = re.compile(r"[\s'*]*(?:s\s)?\(\s*(?:\d+\s?[-–/]\s?)?")
 _OF = re.compile(r"\s+(?:of|von|de|des)\b")
 #: `a 30-point win`: a difference between two subjects, not a field of one.
@@ -72,6 +77,7 @@ class Figures(Reading):
         early = (
             self.settled(claim)
             or check_series(self.text, claim, found, self.claims)
+            or self.of_part(claim, context, found)
             or self.of_another(claim, context, scope, found)
         )
         if early is not None:
@@ -95,6 +101,15 @@ class Figures(Reading):
         if verdict is not None and not is_small(claim):
             return self.derived(claim, context) or verdict
         return verdict
+
+    def of_part(self, claim: Claim, context: Context, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """Contradicted where a pair is told of a counted part (`in the third quarter`) that has other values."""
+        if not self.paired(claim) or _BRACKET.search(self.text, max(0, claim.start - 12), claim.start):
+            return None
+        fields = period_fields(self.text[context.sentence[0] : context.sentence[1]], self.index)
+        if len(fields) < 2 or not {id(f) for f in fields}.isdisjoint(map(id, found)):
+            return None
+        return ClaimVerdict(claim=claim, outcome="contradicted", fact=fields[0], code="OTHER_VALUE")
 
     def settled(self, claim: Claim) -> ClaimVerdict | None:
         """A number that says nothing (`one of`), or that was derived before."""
@@ -184,6 +199,8 @@ class Figures(Reading):
             return ClaimVerdict(claim=claim, outcome="contradicted", fact=exact[0], code="OTHER_COUNT")
         if found:
             return ClaimVerdict(claim=claim, outcome="supported", fact=found[0], code="WEAK")
+        if self.paired(claim) and claim.quantity.value >= _TELLING:
+            return self.derived(claim, context) or self.wrong(claim, context)
         return ClaimVerdict(claim=claim, outcome="not_checkable")
 
     def derived(self, claim: Claim, context: Context) -> ClaimVerdict | None:
@@ -204,19 +221,39 @@ class Figures(Reading):
         )
 
     def pair(self, claim: Claim, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
-        """Any number of a subject in reach supports a half of a pair."""
-        for mention in (*scope.near, *scope.line):
-            for record in mention.records[:8]:
-                for fact in found:
-                    if fact.record is record:
-                        return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
+        """Any number of a subject in reach supports a half of a pair, if it has no fields of the pair's own."""
+        unit = pair_unit(self.text, claim)
+        own = [fields for m in scope.near for r in m.records[:8] if len(fields := pair_fields(r, unit)) >= 2]
+        if own:
+            known = set(map(id, found))
+            fact = next((f for fields in own for f in fields if id(f) in known), None)
+            if fact is not None:
+                return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
+            return ClaimVerdict(claim=claim, outcome="contradicted", fact=own[0][0], code="OTHER_VALUE")
         for mention in scope.near:
             # `Name ( 16 - 32 )`: right behind its subject a pair must stand in the subject's record.
             gap = self.text[mention.end : claim.start]
-            facts = [f for r in mention.records[:8] for f in r.facts if same_type(f, claim)]
-            if mention.end <= claim.start and len(facts) >= 4 and _BRACKETED.fullmatch(gap):
-                return ClaimVerdict(claim=claim, outcome="contradicted", fact=facts[0], code="OTHER_VALUE")
-        return None if found else ClaimVerdict(claim=claim, outcome="not_checkable")
+            told = mention.end <= claim.start and (_BRACKETED.fullmatch(gap) or is_share(self.text, claim))
+            facts = [f for r in mention.records[:8] for f in r.facts if same_type(f, claim)] if told else []
+            if len(facts) >= 4:
+                return self.of_subject(claim, mention, found) or ClaimVerdict(
+                    claim=claim, outcome="contradicted", fact=facts[0], code="OTHER_VALUE"
+                )
+        records = [r for m in scope.near for r in m.records[:8]]
+        if records and all(stands_apart(self.text, claim, r) for r in records):
+            return ClaimVerdict(claim=claim, outcome="unsupported", code="OTHER_VALUE")
+        for mention in (*scope.near, *scope.line):
+            if (verdict := self.of_subject(claim, mention, found)) is not None:
+                return verdict
+        return None
+
+    def of_subject(self, claim: Claim, mention: Mention, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """Supported where a record of the subject itself holds the value."""
+        for record in mention.records[:8]:
+            for fact in found:
+                if fact.record is record:
+                    return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
+        return None
 
     def hinted_here(self, claim: Claim, context: Context) -> bool:
         """Whether the words next to a claim speak of a calculation; a small number needs them close by."""
