@@ -324,3 +324,21 @@ def test_records_a_long_list_holds_are_found_and_bound() -> None:
     bad = evaluate_metric(Grounding(), Case(output="Order ORD-1203 has a total of 3712.25.", tools=tools))
     (wrong,) = [e for e in bad.evidence if e.verdict == "contradicted"]
     assert (wrong.expected, wrong.path) == ("3709.25", "$.orders[203].total")
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        ("The wind blows at 4.63m/s.", {"wind_speed": 4.63}),
+        ("Expect 6.5 mm of rain.", {"rain_mm": 6.5}),
+        ("Expect 2mm of rain.", {"rain": 2.0}),
+        ("The flat has 64m².", {"area_m2": 64}),
+        ("It costs 1.5k/month.", {"price": 1500}),
+        ("It raised 12 MM in all.", {"raised": 12_000_000}),
+        ("It raised $3mm in all.", {"raised_usd": 3_000_000}),
+        ("It has 5m users.", {"users": 5_000_000}),
+    ],
+)
+def test_metres_and_millimetres_are_no_millions(answer: str, result: dict[str, Any]) -> None:
+    (verdict,) = [v for v in verdicts(answer, result) if v.claim.quantity is not None]
+    assert verdict.outcome == "supported"

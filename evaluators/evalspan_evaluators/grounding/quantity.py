@@ -367,7 +367,7 @@ def _scale(match: re.Match[str], end: int) -> tuple[float, int] | None:
     if match["per"] or not word:
         return 1.0, end
     glued = match["scale"][0] not in " -"
-    known = _SCALES.get(word)
+    known = None if _is_measure(match, word) else _SCALES.get(word)
     if known is not None and (len(word) > 1 or word in "千万萬億亿兆" or glued or match["cur1"]):
         return known, match.end("scale") - match["scale"].endswith(".")
     if word[0] in "万萬億亿兆千":
@@ -375,6 +375,13 @@ def _scale(match: re.Match[str], end: int) -> tuple[float, int] | None:
     ordinal = word in ("st", "nd", "rd", "th")
     unknown = word not in _CURRENCIES and word.isascii() and dimension(stem(word)) == "" and len(word) > 2
     return None if glued and (ordinal or unknown) else (1.0, end)
+
+
+def _is_measure(match: re.Match[str], word: str) -> bool:
+    """Whether a word that may scale a number is a unit here: metres in `4.6m/s`, millimetres in `12 mm`."""
+    behind = match.string[match.end("scale") : match.end("scale") + 1]
+    compound = behind != "" and behind in "/²³^" and dimension(word) != ""
+    return compound or (word == "mm" and "MM" not in match["scale"] and not match["cur1"])
 
 
 def _percent_and_currency(match: re.Match[str], text: str, end: int) -> tuple[bool, str | None, int]:
