@@ -31,6 +31,9 @@ _RANGE_BEFORE = re.compile(
 )
 _RANGE_AFTER = re.compile(r"[^\d.;,\n]{0,25}?\b(?:to|and|bis|und|à|et|a|y|e)\s+[-$€£]?\d", re.IGNORECASE)
 _RANGE_END = re.compile(r"\d[^\d.;,\n]{0,25}?\b(?:to|and|bis|und|à|et|a|y|e)\s+[-$€£]?$", re.IGNORECASE)
+#: An end of a day's values: `with a high of`, `lows around`.
+_END_OF_DAY = re.compile(r"\b(high|low|maximum|minimum)s?\b[^.;,\d]{0,25}$", re.IGNORECASE)
+_BOTH = slice(None)
 _MIN_LENGTH = 4
 #: More places of one value than these tell nothing.
 _MOST_FOUND = 200
@@ -90,19 +93,18 @@ def _by_date_before(text: str, claim: Claim, found: Sequence[Fact], claims: Sequ
     if claim.quantity is None or claim.quantity.approximate:
         return None
     date = _day_of(text, claim, claims)
-    if date is None or date.moment is None or not all(d.day for d in date.moment.days):
-        return None
     listed = [(f, row) for f in found if (row := _row(f.record)) is not None]
-    if len(listed) < len(found):
+    if date is None or len(listed) < len(found):
         return None
-    if any(day.agrees(known) for _, row in listed for known in _days(row) for day in date.moment.days):
+    parent = listed[0][1].parent
+    days = _days_meant(date, parent)
+    if not days or any(_is_of(row, days) for _, row in listed):
         return None
     keys = {(f.key, f.record.key if f.record is not row else "") for f, row in listed}
-    parent = listed[0][1].parent
     meant = [
         f
         for row in (parent.children[:5000] if parent is not None else ())
-        if any(day.agrees(known) for known in _days(row) for day in date.moment.days)
+        if _is_of(row, days)
         for record in (row, *row.children)
         for f in record.facts
         if (f.key, record.key if record is not row else "") in keys and number_of(f) is not None
@@ -115,53 +117,79 @@ def _by_date_before(text: str, claim: Claim, found: Sequence[Fact], claims: Sequ
 
 
 def _by_range(text: str, claim: Claim, found: Sequence[Fact], claims: Sequence[Claim]) -> ClaimVerdict | None:
-    """`ranging from 3.7 to 9.1`: each end must be the least or the greatest value of some field, on the day told."""
-    q = claim.quantity
-    before = text[max(0, claim.start - 70) : claim.start]
-    if q is None or q.approximate or _RANGE_BEFORE.search(before) is None or _LOCAL.search(before):
-        return None
-    if _RANGE_AFTER.match(text, claim.end) is None and _RANGE_END.search(before) is None:
+    """`ranging from 3.7 to 9.1`, `a high of 9.1`: the least or the greatest value of some field, on the day told."""
+    q, meant = claim.quantity, _ends_meant(text, claim)
+    if q is None or q.approximate or meant is None:
         return None
     listed = [(f, row) for f in found if (row := _row(f.record)) is not None]
     if len(listed) < len(found) or len({id(row.parent) for _, row in listed}) != 1:
         return None
     parent = listed[0][1].parent
     date = _day_of(text, claim, claims)
-    days = date.moment.days if date is not None and date.moment is not None else ()
-    columns: dict[tuple[str, str | int], list[Fact]] = {(f.key, _inner(f.record, row)): [] for f, row in listed}
-    for row in parent.children[:5000] if parent is not None else ():
-        if days and not any(day.agrees(known) for known in _days(row) for day in days):
-            continue
-        for record in (row, *row.children):
-            for fact in record.facts:
-                column = columns.get((fact.key, _inner(record, row)))
-                if column is not None and number_of(fact) is not None:
-                    column.append(fact)
-    ends = [end for column in columns.values() if column for end in _ends(column)]
+    days = _days_meant(date, parent) if date is not None else ()
+    if not days and (date is not None or meant != _BOTH):
+        return None
+    ends = [end for column in _columns(listed, parent, days) for end in _ends(column)[meant]]
     if not ends or any(abs(abs(number_of(f) or 0.0) - abs(q.value)) <= q.step * 1.01 for f in ends):
         return None
     truth = min(ends, key=lambda f: abs((number_of(f) or 0.0) - q.value))
     return ClaimVerdict(claim=claim, outcome="contradicted", fact=truth, code="NOT_EXTREME")
 
 
+def _ends_meant(text: str, claim: Claim) -> slice | None:
+    """Which of the least and the greatest value a number is told to be; None for neither."""
+    before = text[max(0, claim.start - 70) : claim.start]
+    if _LOCAL.search(before):
+        return None
+    ranges = _RANGE_AFTER.match(text, claim.end) is not None or _RANGE_END.search(before) is not None
+    if ranges and _RANGE_BEFORE.search(before) is not None:
+        return _BOTH
+    end = _END_OF_DAY.search(before)
+    if end is None:
+        return None
+    return slice(1, 2) if end[1].lower() in ("high", "maximum") else slice(0, 1)
+
+
+def _columns(listed: Sequence[tuple[Fact, Record]], parent: Record | None, days: Sequence[Day]) -> list[list[Fact]]:
+    """The numbers of the fields that hold the value, of the rows of these days."""
+    there = [(f, row) for f, row in listed if _is_of(row, days)] or listed
+    columns: dict[tuple[str, str | int], list[Fact]] = {(f.key, _inner(f.record, row)): [] for f, row in there}
+    for row in parent.children[:5000] if parent is not None else ():
+        if days and not _is_of(row, days):
+            continue
+        for record in (row, *row.children):
+            for fact in record.facts:
+                column = columns.get((fact.key, _inner(record, row)))
+                if column is not None and number_of(fact) is not None:
+                    column.append(fact)
+    return [column for column in columns.values() if column]
+
+
+def _is_of(row: Record, days: Sequence[Day]) -> bool:
+    """Whether a row is dated one of these days."""
+    return any(day.agrees(known) for known in _days(row) for day in days)
+
+
 def _inner(record: Record, row: Record) -> str | int:
     return "" if record is row else record.key
 
 
-def _ends(column: Sequence[Fact]) -> tuple[Fact, Fact]:
-    return min(column, key=lambda f: number_of(f) or 0.0), max(column, key=lambda f: number_of(f) or 0.0)
+def _ends(column: Sequence[Fact]) -> list[Fact]:
+    return [min(column, key=lambda f: number_of(f) or 0.0), max(column, key=lambda f: number_of(f) or 0.0)]
 
 
 def _day_of(text: str, claim: Claim, claims: Sequence[Claim]) -> Claim | None:
     """The only date of the claim's sentence before the claim, else the one that heads the text there."""
     dates = [c for c in claims if c.kind in ("date", "weekday") and claim.start - _REACH < c.start]
     last = next((c for c in reversed(dates) if c.end <= claim.start), None)
-    if last is None or last.kind != "date" or "\n\n" in text[last.end : claim.start]:
+    if last is None or "\n\n" in text[last.end : claim.start]:
         return None
     start = max(text.rfind(mark, 0, last.start) for mark in (". ", "\n", "! ", "? "))
     ends = [at for mark in (". ", "\n") if (at := text.find(mark, last.end)) >= 0]
     end = min(ends, default=len(text))
-    if sum(start < c.start < end and c.kind == "date" for c in dates) != 1:
+    told = [c.kind for c in dates if start < c.start < end]
+    # A weekday beside its date is no second day.
+    if (told.count("date") or told.count("weekday")) != 1 or (last.kind != "date" and "date" in told):
         return None
     headed = last.start - start <= _HEAD
     if claim.start < end or headed:
@@ -169,6 +197,17 @@ def _day_of(text: str, claim: Claim, claims: Sequence[Claim]) -> Claim | None:
         stop = min((at for mark in (". ", "\n") if (at := text.find(mark, claim.end)) >= 0), default=len(text))
         return None if after is not None and after.start < stop else last
     return None
+
+
+def _days_meant(date: Claim, parent: Record | None) -> tuple[Day, ...]:
+    """The days a date or weekday means among the rows of a list; none where it does not say which."""
+    if date.moment is None or parent is None:
+        return ()
+    if date.kind == "date":
+        return date.moment.days if all(day.day for day in date.moment.days) else ()
+    known = {day for row in parent.children[:5000] for day in _days(row)}
+    same = [day for day in known if (on := day.ordinal()) is not None and on.weekday() == date.moment.weekday]
+    return tuple(same) if len(same) == 1 else ()
 
 
 def _row(record: Record) -> Record | None:
