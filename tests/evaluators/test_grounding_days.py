@@ -39,6 +39,8 @@ def flags(answer: str) -> list[tuple[str, str | None, str]]:
         "The low on the way there was 1.1°C.",
         "Thursday and Friday bring winds of 6.6 m/s.",
         "Sunday will see a high of 7.7°C.",
+        "It is at least 2.2°C warm from Thursday on.",
+        "At least one of them is a windy day.",
     ],
 )
 def test_what_the_rows_of_the_day_hold_is_supported(answer: str) -> None:

@@ -12,10 +12,12 @@ from evalspan_evaluators.grounding.verdict import ClaimVerdict
 __all__ = ["check_series"]
 
 _MOST = re.compile(
-    r"\b(?:peak(?:s|ed|ing)?|highest|maximum|max|record|largest|greatest|most|top(?:ping)?)\b[^.;,]{0,40}$",
+    r"(?<!\bat )\b(?:peak(?:s|ed|ing)?|highest|maximum|max|record|largest|greatest|most|top(?:ping)?)\b[^.;,]{0,40}$",
     re.IGNORECASE,
 )
-_LEAST = re.compile(r"\b(?:lowest|minimum|min|smallest|bottom(?:ing)?|trough|least)\b[^.;,]{0,40}$", re.IGNORECASE)
+_LEAST = re.compile(
+    r"(?<!\bat )\b(?:lowest|minimum|min|smallest|bottom(?:ing)?|trough|least)\b[^.;,]{0,40}$", re.IGNORECASE
+)
 #: Words that make an extreme one among several.
 _LOCAL = re.compile(
     r"\b(?:second|third|another|local|new|next|again|one of|day|week|each|until|at (?:the|that) time)\b", re.IGNORECASE
@@ -58,6 +60,8 @@ def _days(record: Record) -> list[Day]:
 
 def check_series(text: str, claim: Claim, found: Sequence[Fact], claims: Sequence[Claim]) -> ClaimVerdict | None:
     """A value of a series told as its extreme, or with a date, that is not so."""
+    if claim.quantity is not None and claim.quantity.worded:
+        return None  # `at least one dose` is no value of a list
     rows = [f for f in found[:40] if f.record.prose is None and f.record.parent is not None]
     if not rows or len(rows) < len(found[:40]):
         return None
