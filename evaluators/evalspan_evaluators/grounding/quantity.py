@@ -445,43 +445,34 @@ def _numbers(text: str) -> Iterator[re.Match[str]]:
         at = match.end()
 
 
+_SCALE_WORD = re.compile(r"[ -](hundred|thousand|million|billion|trillion)\b", re.IGNORECASE)
+_PERCENT_WORD = re.compile(r"\s(?:" + _PERCENTS + ")", re.IGNORECASE)
+
+
+def _worded(match: re.Match[str], text: str, language: str) -> Quantity:
+    """A number written in words, with the scale, percent or unit behind it."""
+    value = _NUMBER_WORDS[language][match[1].lower()] + (_NUMBER_WORDS["en"][match[2].lower()] if match[2] else 0)
+    end, scale = match.end(), 1.0
+    scaled = _SCALE_WORD.match(text, end)
+    if scaled:
+        end, scale = scaled.end(), _SCALES.get(scaled[1].lower(), 100.0)
+    percent = _PERCENT_WORD.match(text, end)
+    end = percent.end() if percent else end
+    unit = "" if percent else _unit_after(text, end)[0]
+    said = text[match.start() : end]
+    return Quantity(match.start(), end, said, (float(value),), 0, scale, bool(percent), None, unit, worded=True)
+
+
 @kept_if_short(2048)
 def scan(text: str) -> tuple[Quantity, ...]:
     """Every number of the text, in order; ordinals and the digits inside ids are left out."""
     text = fold(text)
     found = [q for m in islice(_numbers(text), _MOST_NUMBERS) if (q := _build(m, text)) is not None]
-    table = _WORDED.get(guess_language(text)) if has_words(text) else None
-    if table is not None:
-        numbers = _NUMBER_WORDS[guess_language(text)]
-        for match in table.finditer(text):
-            if _HYPHENED.match(text, match.end()):
-                continue  # one-way, three-point
-            value = numbers[match[1].lower()] + (_NUMBER_WORDS["en"][match[2].lower()] if match[2] else 0)
-            end = match.end()
-            scale_word = re.compile(r"[ -](hundred|thousand|million|billion|trillion)\b", re.IGNORECASE).match(
-                text, end
-            )
-            scale = 1.0
-            if scale_word:
-                scale = _SCALES.get(scale_word[1].lower(), 100.0)
-                end = scale_word.end()
-            percent = bool(per := re.compile(r"\s(?:" + _PERCENTS + ")", re.IGNORECASE).match(text, end))
-            end = per.end() if per else end
-            unit, _ = _unit_after(text, end) if not percent else ("", end)
-            found.append(
-                Quantity(
-                    match.start(),
-                    end,
-                    text[match.start() : end],
-                    (float(value),),
-                    0,
-                    scale,
-                    percent,
-                    None,
-                    unit,
-                    worded=True,
-                )
-            )
+    language = guess_language(text) if has_words(text) else ""
+    if language in _WORDED:
+        # Not `one-way`, `three-point`.
+        written = (m for m in _WORDED[language].finditer(text) if not _HYPHENED.match(text, m.end()))
+        found.extend(_worded(match, text, language) for match in written)
         found.sort(key=lambda q: q.start)
     return tuple(_share_units(found, text))
 
