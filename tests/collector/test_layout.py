@@ -162,7 +162,7 @@ def test_what_is_held_for_keys_is_bounded_and_forgotten(length: int, monkeypatch
             for key in keys:
                 pair = KeyValue(key=key, value=AnyValue(string_value="v" * size)).SerializeToString()
                 assert layouts.read([pair])[0] == {key: "v" * size}
-        del pair
+        pair = b""
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
         layouts.forget()
         gc.collect()
