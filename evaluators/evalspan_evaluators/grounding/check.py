@@ -147,6 +147,7 @@ def _verdicts(checker: _Checker, claims: list[Claim], index: Index) -> Iterator[
     for claim in claims[most:]:
         yield ClaimVerdict(claim=claim, outcome="not_checkable", code="TOO_MANY")
     yield from checker.articles()
+    yield from checker.nothing()
     taken = bytearray(len(checker.text))
     for claim in checker.claims:
         taken[claim.start : claim.end] = b"\1" * (claim.end - claim.start)

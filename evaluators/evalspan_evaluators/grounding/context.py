@@ -17,9 +17,16 @@ __all__ = [
     "may_stand_near",
     "own_match",
     "tail_of",
+    "without_span",
 ]
 
 _TOKEN = re.compile(r"[^\W\d_]+(?:[/'-][^\W\d_]+)*")
+#: `week52`, `30d`, `24_hours` in a key.
+_NAMED_SPAN = re.compile(
+    r"(?<![A-Za-z])(?:(?:weeks?|days?|hours?|months?|years?)_?\d+|\d+_?(?:weeks?|wk|w|days?|d|hours?|hrs?|h|months?|mo|years?"
+    r"|yr|y))(?![a-z])",
+    re.IGNORECASE,
+)
 _JOINT = re.compile(r"[/'-]")
 _BREAK = re.compile(r"[.!?;,:]\s|[\n、，。]|\b(?=[awuey])(?:and|with|und|et|y)\b", re.IGNORECASE)
 _TAIL_END = re.compile(_BREAK.pattern + r"|(?<![-–])\s\d", re.IGNORECASE)
@@ -118,13 +125,18 @@ def context_of(text: str, start: int, end: int, sentence: tuple[int, int]) -> Co
     )
 
 
+def without_span(key: str) -> str:
+    """A key without a span of time that is part of a name, such as `week52` in `week52_high`."""
+    return _NAMED_SPAN.sub("_", key)
+
+
 @lru_cache(maxsize=8192)
 def key_stems(key: str) -> tuple[str, ...]:
-    """The parts of a key as stems."""
+    """The parts of a key as stems, without spans of time that are part of a name."""
     # Short parts are often abbreviations (`pts`, `qty`), which a stem would cut.
     return tuple(
         w if (len(w) <= 4 and not w.endswith("s")) or not set("aeiou") & set(w) else stem(w)
-        for w in key_words(key)
+        for w in key_words(without_span(key))
         if not w.isdigit() and (len(w) > 1 or not w.isascii())
     )
 

@@ -2,11 +2,13 @@
 
 from evalspan_evaluators.grounding.bind import Scope, closeness, same_key
 from evalspan_evaluators.grounding.claim import Claim
+from evalspan_evaluators.grounding.context import Context
 from evalspan_evaluators.grounding.figure import Figures
 from evalspan_evaluators.grounding.fitness import is_bookkeeping, same_type
 from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.text import words
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
+from evalspan_evaluators.grounding.zone import find_zoned, minutes_of
 
 __all__ = ["Days"]
 
@@ -49,11 +51,36 @@ class Days(Figures):
             other = (
                 self.other_day(claim, scope, found) if claim.kind == "date" else self.other_record(claim, scope, found)
             )
-            other = other or self.elsewhere(claim, context, scope, found)
+            other = other or self.elsewhere(claim, context, scope, found) or self.by_name(claim, context, found)
             return other or ClaimVerdict(claim=claim, outcome="supported", fact=found[0])
         if (claim.text.isdigit() or self.index.cut) and self.index.holds(claim.text) >= 0:
             return ClaimVerdict(claim=claim, outcome="supported")
+        if claim.kind == "time":
+            zoned = find_zoned(self.text, claim, self.index)
+            if zoned is not None:
+                return ClaimVerdict(
+                    claim=claim, outcome="supported", fact=zoned, code="DERIVED", note="another time zone"
+                )
+            if (elapsed := self.elapsed(claim)) is not None:
+                return elapsed
         return ClaimVerdict(claim=claim, outcome="unsupported")
+
+    def by_name(self, claim: Claim, context: Context, found: list[Fact]) -> ClaimVerdict | None:
+        """Contradicted where the words name a field of the record that holds another date or time."""
+        assert claim.moment is not None
+        days, minutes = claim.moment.days, claim.moment.minutes
+
+        def says(other: Fact) -> bool:
+            if other.moment is None or is_bookkeeping(other):
+                return False
+            if claim.kind == "time":
+                return bool(times := minutes_of(other)) and not times.intersection(minutes)
+            return bool(other.moment.days) and not any(d.agrees(k) for d in days for k in other.moment.days)
+
+        fact = self.named_field(claim, context, found, says)
+        if fact is None:
+            return None
+        return ClaimVerdict(claim=claim, outcome="contradicted", fact=fact, code="OTHER_FIELD")
 
     def speaks_of_making(self, claim: Claim) -> bool:
         """Whether the words right before a date say that something was created, booked or changed then."""

@@ -15,6 +15,10 @@ from evalspan_evaluators.grounding.unit import dimension
 
 __all__ = ["Derivation", "derive"]
 
+#: Words of a sentence that speaks of two of several values.
+_SOME = frozenset(
+    ("two", "both", "and", "between", "beide", "beiden", "zwei", "und", "deux", "et", "dos", "y", "dois", "duas", "e")
+)
 _MAX_GROUP = 40
 _MAX_ROWS = 60
 _MAX_OWN = 30
@@ -89,21 +93,22 @@ def _may_pair(target: _Target, a: float, b: float, hints: Hints) -> bool:
     return any(low <= value <= high or -high <= value <= -low for value in found)
 
 
-def _percent_steps(_: _Target, a: float, b: float, hints: Hints) -> Iterator[tuple[float, str]]:
+def _percent_steps(target: _Target, a: float, b: float, hints: Hints) -> Iterator[tuple[float, str]]:
     for x, y in ((a, b), (b, a)):
         if y:
-            yield (x - y) / abs(y) * 100, f"({_text(x)} - {_text(y)}) / {_text(y)}"
+            if not hints.share:
+                yield (x - y) / abs(y) * 100, f"({_text(x)} - {_text(y)}) / {_text(y)}"
             if hints.ratio:
                 yield x / y * 100, f"{_text(x)} / {_text(y)}"
     if hints.difference:
         yield a - b, f"{_text(a)} - {_text(b)} percentage points"
-    yield from _sums(a, b, hints)
+    yield from _sums(target, a, b, hints)
 
 
 def _plain_steps(target: _Target, a: float, b: float, hints: Hints) -> Iterator[tuple[float, str]]:
     if hints.difference:
         yield a - b, f"{_text(max(a, b))} - {_text(min(a, b))}"
-    yield from _sums(a, b, hints)
+    yield from _sums(target, a, b, hints)
     if hints.priced and target.long and abs(a) != 1 and abs(b) != 1:
         yield a * b, f"{_text(a)} * {_text(b)}"
     if hints.ratio and not target.scaled:
@@ -112,8 +117,8 @@ def _plain_steps(target: _Target, a: float, b: float, hints: Hints) -> Iterator[
                 yield x / y, f"{_text(x)} / {_text(y)}"
 
 
-def _sums(a: float, b: float, hints: Hints) -> Iterator[tuple[float, str]]:
-    if hints.average:
+def _sums(target: _Target, a: float, b: float, hints: Hints) -> Iterator[tuple[float, str]]:
+    if hints.average and (target.long or not _SOME.isdisjoint(hints.words)):
         yield (a + b) / 2, f"({_text(a)} + {_text(b)}) / 2"
     if hints.total:
         yield a + b, f"{_text(a)} + {_text(b)}"
@@ -126,6 +131,10 @@ def _several(target: _Target, values: Sequence[float], hints: Hints) -> str | No
     total = sum(values)
     if (hints.total or hints.difference) and target.hit(total):
         return _shown(values)
+    if hints.share and target.percent and total:
+        # `65% of the total`: one value of the sum of all.
+        part = next((v for v in values if target.hit(v / total * 100)), None)
+        return f"{_text(part)} / ({_shown(values)})" if part is not None else None
     if hints.average and target.hit(total / len(values)):
         return f"({_shown(values)}) / {len(values)}"
     return None
@@ -240,9 +249,22 @@ def _groups(index: Index, hints: Hints) -> Iterator[list[Fact]]:
     overlap = _Overlap(index, hints.words)
     named = [(n, group) for group in rows if len(group) > 1 and (n := overlap.of(group[0].record))]
     named.sort(key=lambda pair: -pair[0])
+    if hints.share:
+        yield from _across(rows, overlap)
     for _, group in named[:_MAX_ROWS]:
         yield _in_order(group)[:_MAX_GROUP]
     yield from (list(dict.fromkeys(column))[:_MAX_GROUP] for column in _related_columns(columns, overlap))
+
+
+def _across(rows: Iterable[list[Fact]], overlap: "_Overlap") -> Iterator[list[Fact]]:
+    """Numbers of one result that the words name by their key or the name of their object, outside of lists."""
+    results: dict[int, list[Fact]] = {}
+    for group in rows:
+        record = group[0].record
+        if record.prose is None and not any(str(r.key)[:1] in ".[" for r in record.chain()):
+            around = overlap.key(record.named_key) if record.parent is not None else 0
+            results.setdefault(id(record.source), []).extend(f for f in group if around or overlap.key(f.key))
+    yield from (group for group in results.values() if 2 <= len(group) <= _MAX_GROUP)
 
 
 def _grid(index: Index) -> tuple[list[list[Fact]], list[list[Fact]]]:
@@ -290,13 +312,14 @@ class _Overlap:
     def _of(self, record: Record) -> int:
         if record.prose is not None:
             return len(self.stems.intersection(_text_stems(record.prose)))
-        found = self._records.get(id(record), 0) + self._key(record.named_key)
+        found = self._records.get(id(record), 0) + self.key(record.named_key)
         counts = self._keys
         for fact in record.facts[:30]:
-            found += counts[fact.key] if fact.key in counts else self._key(fact.key)
+            found += counts[fact.key] if fact.key in counts else self.key(fact.key)
         return found
 
-    def _key(self, key: str) -> int:
+    def key(self, key: str) -> int:
+        """The number of wanted words in a key."""
         count = self._keys.get(key)
         if count is None:
             count = self._keys[key] = len(self.stems.intersection(stem(w) for w in key_words(key)))

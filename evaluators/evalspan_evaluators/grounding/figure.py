@@ -4,57 +4,39 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from evalspan_evaluators.grounding.bind import Scope, closeness, known_units, linked, same_key
+from evalspan_evaluators.grounding.bind import Scope, closeness, linked, same_key
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, attribute_match
-from evalspan_evaluators.grounding.derive import derive
+from evalspan_evaluators.grounding.count import Counts
+from evalspan_evaluators.grounding.field import may_mean, other_currency, other_sign, share_of_same
 from evalspan_evaluators.grounding.fitness import (
-    MOST_ALIKE,
     clashes,
     comparable,
-    digit_likeness,
     is_small,
-    may_resemble,
     same_type,
 )
-from evalspan_evaluators.grounding.hint import hints_of
 from evalspan_evaluators.grounding.index import Fact
-from evalspan_evaluators.grounding.lookup import find_numbers, number_of
+from evalspan_evaluators.grounding.lookup import find_numbers
 from evalspan_evaluators.grounding.mention import Mention
 from evalspan_evaluators.grounding.pair import is_share, pair_fields, pair_unit, stands_apart
 from evalspan_evaluators.grounding.period import period_fields
 from evalspan_evaluators.grounding.quantity import Quantity
-from evalspan_evaluators.grounding.reading import Reading
+from evalspan_evaluators.grounding.reckon import OF
 from evalspan_evaluators.grounding.series import check_series
 from evalspan_evaluators.grounding.text import stem
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
 __all__ = ["Figures"]
 
-_PAIR_AFTER = re.compile(r"\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?\d")
-_PAIR_BEFORE = re.compile(r"\d\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?$")
-#: Smaller numbers are too often right by chance, or counted by the writer.
-_TELLING = 10
 _BRACKET = re.compile(r"\([^)]*$")
 _BRACKETED = re.compile(r"[\s'*]*(?:s\s)?\(\s*(?:\d+\s?[-–/]\s?)?")
-_OF = re.compile(r"\s+(?:of|von|de|des)\b")
 #: `a 30-point win`: a difference between two subjects, not a field of one.
 _MARGIN = frozenset(
     stem(w)
     for w in ["win", "victory", "lead", "margin", "deficit", "advantage", "loss", "run", "gap", "difference", "swing"]
 )
-#: More facts than this about the same thing name no single true value.
-_FEW = 6
-#: Values looked at for the one a wrong number most likely stands for.
-_MOST_GUESSES = 3000
-#: Words name a value this well, at least, where it may be the one meant.
-_NAMED = 0.45
-_SLACK = 1e-9
 _ARTICLE = re.compile(r"(?:,|\band)\s+(a pair of|an?)\s+(?=[a-z]{3,}\b)")
 _JOINED = re.compile(r"[\s*_]*(?:,|and|&|or|und|et|y|e)?[\s*_]*(?:the\s)?", re.IGNORECASE)
-_QUALIFIER = re.compile(
-    r"(?:\s?(?:-|–|to)\s?\d+)?\s([^\W\d_]{3,})\s(?:days?|hours?|weeks?|months?|years?)\b", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +48,7 @@ class _Field:
     facts: list[Fact]
 
 
-class Figures(Reading):
+class Figures(Counts):
     """Checks of numbers."""
 
     def number(self, claim: Claim) -> ClaimVerdict:
@@ -76,13 +58,16 @@ class Figures(Reading):
         found = [f for f in find_numbers(claim, self.index) if not clashes(claim, f)]
         early = (
             self.settled(claim)
+            or self.elapsed(claim)
+            or (self.roughly(claim, context) if not found else None)
+            or self.otherwise(claim, found)
             or check_series(self.text, claim, found, self.claims)
             or self.of_part(claim, context, found)
             or self.of_another(claim, context, scope, found)
         )
         if early is not None:
             return early
-        bound = self.by_attribute(claim, context, scope, found)
+        bound = self.by_attribute(claim, context, scope, found) or self.by_field(claim, context, found)
         if bound is not None:
             if bound.fact is not None and context.after:
                 self.bound.add(context.sentence)
@@ -114,18 +99,28 @@ class Figures(Reading):
     def settled(self, claim: Claim) -> ClaimVerdict | None:
         """A number that says nothing (`one of`), or that was derived before."""
         assert claim.quantity is not None
-        if claim.quantity.worded and _OF.match(self.text, claim.end):
+        if claim.quantity.worded and OF.match(self.text, claim.end):
             return ClaimVerdict(claim=claim, outcome="not_checkable")
         repeated = self.proven.get(claim.quantity.value)
         return replace(repeated, claim=claim) if repeated is not None and not is_small(claim) else None
 
-    def wrong(self, claim: Claim, context: Context) -> ClaimVerdict:
-        """A number no source holds: contradicted where the true value can be told."""
-        if self.index.cut and claim.quantity is not None and self.index.holds(claim.quantity.digits) >= 0:
-            return ClaimVerdict(claim=claim, outcome="supported", code="IN_TEXT")
-        # Of sources that were not read whole nothing is held against it, so nobody asks for the truth.
-        truth = None if self.hasty or self.index.cut else self.truth(claim, context)
-        return ClaimVerdict(claim=claim, outcome="contradicted" if truth else "unsupported", fact=truth)
+    def otherwise(self, claim: Claim, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """Contradicted where the value is right, but not its sign, its currency or that it is a share."""
+        told = {
+            "OTHER_CURRENCY": other_currency(claim, found),
+            "OTHER_SIGN": other_sign(self.text, claim, found),
+            "OTHER_FIELD": share_of_same(claim, found),
+        }
+        code = next((code for code, fact in told.items() if fact is not None), None)
+        return ClaimVerdict(claim=claim, outcome="contradicted", fact=told[code], code=code) if code else None
+
+    def by_field(self, claim: Claim, context: Context, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """Contradicted where the words name another field of the record, unless the value follows from others."""
+        fact = self.named_field(claim, context, found, may_mean(claim, found[0])) if found else None
+        if fact is None:
+            return None
+        derived = None if is_small(claim) else self.derived(claim, context)
+        return derived or ClaimVerdict(claim=claim, outcome="contradicted", fact=fact, code="OTHER_FIELD")
 
     def by_attribute(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
         """The subject's own field, where the claim's words name it."""
@@ -177,49 +172,6 @@ class Figures(Reading):
             if m is not mention and _JOINED.fullmatch(self.text[min(m.end, mention.end) : max(m.start, mention.start)])
         ]
 
-    def small(self, claim: Claim, context: Context, found: Sequence[Fact]) -> ClaimVerdict:
-        """A small whole number proves nothing by standing somewhere: what it counts must agree."""
-        assert claim.quantity is not None
-        nouns = (*context.after[:3], claim.quantity.unit) if claim.quantity.unit else context.after[:3]
-        known, exact = known_units(self.binder, nouns)
-        counting = set(map(id, known))
-        same = [f for f in found if id(f) in counting]
-        if same and (kind := self.other_qualifier(claim, same)) is not None:
-            return kind
-        if same:
-            return ClaimVerdict(claim=claim, outcome="supported", fact=same[0])
-        if found and not exact:
-            return ClaimVerdict(claim=claim, outcome="supported", fact=found[0], code="WEAK")
-        derived = self.counted(claim) or self.multiple(claim, exact)
-        if derived is None and self.hinted(context):
-            derived = self.derived(claim, context)
-        if derived is not None:
-            return derived
-        if exact and len(exact) <= _FEW:
-            return ClaimVerdict(claim=claim, outcome="contradicted", fact=exact[0], code="OTHER_COUNT")
-        if found:
-            return ClaimVerdict(claim=claim, outcome="supported", fact=found[0], code="WEAK")
-        if self.paired(claim) and claim.quantity.value >= _TELLING:
-            return self.derived(claim, context) or self.wrong(claim, context)
-        return ClaimVerdict(claim=claim, outcome="not_checkable")
-
-    def derived(self, claim: Claim, context: Context) -> ClaimVerdict | None:
-        """Supported by a small formula over the sources or over the answer's own numbers."""
-        start, end = context.sentence
-        asked = "" if is_small(claim) else self.question
-        hints = hints_of(self.text[start:end], asked)
-        found = derive(claim, hints, self.index, self.claims)
-        if found is None:
-            return None
-        return ClaimVerdict(claim=claim, outcome="supported", fact=found.fact, formula=found.formula, code="DERIVED")
-
-    def paired(self, claim: Claim) -> bool:
-        """Part of `110 - 106`, `7-of-12` or `3/4`: which of two fields it means is open."""
-        return bool(
-            _PAIR_AFTER.match(self.text, claim.end)
-            or _PAIR_BEFORE.search(self.text, max(0, claim.start - 14), claim.start)
-        )
-
     def pair(self, claim: Claim, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
         """Any number of a subject in reach supports a half of a pair, if it has no fields of the pair's own."""
         unit = pair_unit(self.text, claim)
@@ -255,53 +207,6 @@ class Figures(Reading):
                     return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
         return None
 
-    def hinted_here(self, claim: Claim, context: Context) -> bool:
-        """Whether the words next to a claim speak of a calculation; a small number needs them close by."""
-        if not is_small(claim):
-            return True
-        near = self.text[max(context.sentence[0], claim.start - 30) : claim.end + 20]
-        hints = hints_of(near)
-        return hints.total or hints.difference or hints.average
-
-    def other_qualifier(self, claim: Claim, found: Sequence[Fact]) -> ClaimVerdict | None:
-        """`5 to 7 calendar days` where every source says `5 to 7 business days`."""
-        ours = _qualifier(self.text, claim.end)
-        theirs = [
-            _qualifier(f.record.prose, f.quantity.end) if f.record.prose is not None and f.quantity else ""
-            for f in found
-        ]
-        if claim.kind != "duration" or not ours or not all(theirs) or ours in theirs:
-            return None
-        return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=found[0], code="OTHER_UNIT")
-
-    def hinted(self, context: Context) -> bool:
-        """Whether the sentence itself speaks of a sum, a difference or an average."""
-        hints = hints_of(self.text[context.sentence[0] : context.sentence[1]])
-        return hints.total or hints.difference or hints.average
-
-    def multiple(self, claim: Claim, known: Sequence[Fact]) -> ClaimVerdict | None:
-        """Supported as so much for each of several things: 2 bags for each of 2 passengers."""
-        assert claim.quantity is not None
-        value = claim.quantity.value
-        for fact in known:
-            each = number_of(fact)
-            if each and value % each == 0 and 2 <= value / each <= 20 and int(value / each) in self.index.lengths:
-                times = self.index.lengths[int(value / each)][0]
-                formula = f"{each:g} * count({times.path})"
-                return ClaimVerdict(claim=claim, outcome="supported", fact=fact, formula=formula, code="DERIVED")
-        return None
-
-    def counted(self, claim: Claim) -> ClaimVerdict | None:
-        """Supported by the length of a list."""
-        assert claim.quantity is not None
-        value = claim.quantity.value
-        lists = self.index.lengths.get(int(value)) if value == int(value) and value >= 2 else None
-        if not lists:
-            return None
-        return ClaimVerdict(
-            claim=claim, outcome="supported", fact=lists[0], formula=f"count({lists[0].path})", code="DERIVED"
-        )
-
     def other_record(self, claim: Claim, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
         """The value stands in another record than the one the answer speaks of."""
         mentions = scope.all
@@ -322,53 +227,6 @@ class Figures(Reading):
             return None
         return ClaimVerdict(claim=claim, outcome="contradicted", fact=best[1], code="OTHER_RECORD")
 
-    def truth(self, claim: Claim, context: Context) -> Fact | None:
-        """The value the claim most likely gets wrong: by the words around it, then by its digits."""
-        best: Fact | None = None
-        most, first = 0.0, 0
-        # The best named ones first, so that the others need no look; of equal ones the first counts.
-        for near, position, fact in self.guesses(context):
-            if near + MOST_ALIKE < most:
-                break
-            if (near < _NAMED and not may_resemble(claim, fact)) or clashes(claim, fact):
-                continue
-            # Digit by digit only where that may still make it the best.
-            alike = digit_likeness(claim, fact, above=most - near - _SLACK if near >= _NAMED else 1.0)
-            score = near + alike
-            if (near >= _NAMED or alike >= 0.75) and (score > most or (score == most and position < first)):
-                best, most, first = fact, score, position
-        return self.first_told(best) if best is not None else None
-
-    def guesses(self, context: Context) -> list[tuple[float, int, Fact]]:
-        """How well the words around a claim name each number, its position and the number; the best named first."""
-        found: list[tuple[float, int, Fact]] = []
-        known: dict[tuple[str, str, bool], float] = {}
-        for position, (_, fact) in enumerate(self.index.numbers[:_MOST_GUESSES]):
-            record = fact.record
-            if record.source.kind in ("system_prompt", "user"):
-                continue
-            if record.prose is not None:
-                near = _nearness(context, fact)
-            else:
-                field = (fact.key, record.named_key, record.parent is None)
-                if field not in known:
-                    known[field] = _nearness(context, fact)
-                near = known[field]
-            found.append((near, position, fact))
-        found.sort(key=lambda guess: -guess[0])
-        return found
-
-    def first_told(self, fact: Fact) -> Fact:
-        """The same value in a tool's result, the latest one, where an earlier answer only repeated it."""
-        if fact.record.source.kind != "earlier_turn":
-            return fact
-        same = [
-            f
-            for _, f in self.index.numbers
-            if f.record.source.kind == "tool_result" and number_of(f) == number_of(fact)
-        ]
-        return max(same, key=lambda f: f.record.source.call, default=fact)
-
     def articles(self) -> list[ClaimVerdict]:
         """`38 points, six assists and a steal`: in such a list an article counts one."""
         found: list[ClaimVerdict] = []
@@ -386,15 +244,6 @@ class Figures(Reading):
         return found
 
 
-def _nearness(context: Context, fact: Fact) -> float:
-    """How well the words around a claim name a value."""
-    return max(
-        attribute_match(context.label, fact),
-        attribute_match(context.after, fact),
-        0.9 * attribute_match(context.before[-4:], fact),
-    )
-
-
 def _belongs(found: Sequence[Fact], scope: Scope) -> bool:
     """Whether the value stands in the record of the nearest subject, where that subject names few records."""
     fewest = min((len(m.records) for m in scope.all), default=0)
@@ -406,9 +255,3 @@ def _of_rival(fact: Fact, mention: Mention) -> bool:
     """Whether a value's record names another subject in the field that names the mentioned one."""
     keys = {f.key for f in mention.facts[:20] if f.key}
     return any(f.key in keys for record in fact.record.chain() for f in record.facts[:60])
-
-
-def _qualifier(text: str, at: int) -> str:
-    """The word between a number and its unit of time."""
-    match = _QUALIFIER.match(text, at)
-    return match[1].lower() if match is not None else ""

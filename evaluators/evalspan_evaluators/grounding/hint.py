@@ -1,5 +1,6 @@
 """Hint: which calculations the words around a claim ask for."""
 
+import re
 from dataclasses import dataclass
 
 from evalspan_evaluators.grounding.text import words
@@ -102,6 +103,22 @@ _DIFFERENCE = frozenset(
         "balance",
         "swing",
         "deducted",
+        "succeeded",
+        "successful",
+        "free",
+        "available",
+        "unused",
+        "short",
+        "below",
+        "above",
+        "warmer",
+        "colder",
+        "cooler",
+        "hotter",
+        "faster",
+        "slower",
+        "rest",
+        "others",
         "unterschied",
         "differenz",
         "mehr",
@@ -164,6 +181,9 @@ _PRODUCT = frozenset(
 )
 
 
+_SHARE_OF = re.compile(r"(?:%|percent|prozent)\s(?:of|der|des|vom|von|de|du|del|do|da)\b", re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True)
 class Hints:
     """Which operations the words around a claim ask for, and all those words."""
@@ -175,6 +195,8 @@ class Hints:
     ratio: bool
     priced: bool
     each: bool
+    #: A percent is told `of` something: a part of a whole, no change.
+    share: bool = False
 
 
 def hints_of(*texts: str) -> Hints:
@@ -186,7 +208,7 @@ def hints_of(*texts: str) -> Hints:
         total=bool(found & _SUM) or any(w in cjk for w in ("合計", "总计", "一共")),
         difference=bool(found & _DIFFERENCE),
         average=bool(found & _AVERAGE) or "平均" in cjk,
-        ratio=bool(found & _RATIO),
+        ratio=bool(found & _RATIO) or _SHARE_OF.search(cjk) is not None,
         priced=bool(found & _PRICED),
         each=bool(found & _PRODUCT),
     )

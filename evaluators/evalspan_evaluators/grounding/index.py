@@ -26,6 +26,7 @@ _ISO = re.compile(
     r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])(?:[T ]([01]\d"
     r"|2[0-3]):([0-5]\d)(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 )
+_ISO_DURATION = re.compile(r"P(?=[\dT])(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _POSITIONS = (".", "[", "$", "")
@@ -171,9 +172,19 @@ def _form(value: str) -> tuple[str, float | _Stamp | str | None]:
         # The usual forms of dates in JSON, without the general parser.
         day = Day(int(iso[1]), int(iso[2]), int(iso[3]))
         return low, _Stamp(Moment("date", 0, 10, iso[0], (day,)), int(iso[4]) * 60 + int(iso[5]) if iso[4] else None)
+    if (lasting := _ISO_DURATION.fullmatch(text)) is not None:
+        return low, _lasting(lasting)
     if " " not in text and (text[0].isalpha() or is_id(text)):
         return low, None
     return low, text
+
+
+def _lasting(match: re.Match[str]) -> str:
+    """A duration such as `PT9H35M` in its smallest unit."""
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    if match[4]:
+        return f"{((days * 24 + hours) * 60 + minutes) * 60 + seconds} seconds"
+    return f"{(days * 24 + hours) * 60 + minutes} minutes" if match[2] or match[3] else f"{days} days"
 
 
 def _size(source: Source) -> int:

@@ -6,7 +6,7 @@ from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.index import Fact, Index
 from evalspan_evaluators.grounding.moment import Day
 from evalspan_evaluators.grounding.quantity import Quantity
-from evalspan_evaluators.grounding.unit import convert, dimension, units
+from evalspan_evaluators.grounding.unit import convert, dimension, measure, units
 
 __all__ = ["find_days", "find_numbers", "find_times", "number_of"]
 
@@ -41,6 +41,10 @@ def _conversions(q: Quantity, value: float, step: float) -> Iterator[tuple[float
 
 def _unit_targets(q: Quantity, value: float) -> Iterator[tuple[float, float]]:
     name = dimension(q.unit)
+    if q.unit in ("°f", "fahrenheit"):
+        yield (value - 32) * 5 / 9, 5 / 9
+    elif q.unit in ("°c", "celsius"):
+        yield value * 9 / 5 + 32, 9 / 5
     if not name:
         return
     for unit in units(name):
@@ -88,6 +92,8 @@ def _has_unit_near(fact: Fact, q: Quantity, factor: float) -> bool:
     unit = fact.quantity.unit if fact.quantity is not None else ""
     from evalspan_evaluators.grounding.context import fact_words
 
+    if measure((q.unit,)) == "temperature":
+        return measure((unit, *fact_words(fact))) == "temperature" or fact.key[-2:] in ("_c", "_f")
     for word in (unit, *fact_words(fact)):
         other = convert(1.0, q.unit, word) if word else None
         if other is not None and abs(other - factor) < 1e-9 * abs(factor):

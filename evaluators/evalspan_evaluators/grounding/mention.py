@@ -11,8 +11,14 @@ from evalspan_evaluators.grounding.text import STOP_WORDS
 __all__ = ["Mention", "Mentions", "Reach"]
 
 _TOKEN = re.compile(r"[^\W_]+(?:['.&][^\W_]+)*")
+#: In a text of a script without spaces a Latin word ends where that script begins.
+_TOKEN_BESIDE = re.compile(
+    r"(?:(?![\u3040-\u30ff\u3400-\u9fff])[^\W_])+(?:['.&](?:(?![\u3040-\u30ff\u3400-\u9fff])[^\W_])+)*"
+    r"|[\u3040-\u30ff\u3400-\u9fff]+"
+)
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _MAX_PARTS = 6
+_SHORTEST_PLURAL = 3
 _MAX_LENGTH = 30
 #: Mentions of one sentence that count.
 _MOST = 40
@@ -96,20 +102,35 @@ def _is_strong(value: str) -> bool:
     return any(c.isdigit() or c.isupper() for c in value)
 
 
+def _forms(token: str) -> tuple[str, ...]:
+    """A word as it stands, and as the singular it may be the plural of."""
+    if len(token) <= _SHORTEST_PLURAL or token[-1] != "s" or not token.isalpha():
+        return (token,)
+    return (token, token[:-1], token[:-2]) if token.endswith("es") else (token, token[:-1])
+
+
+def _is_said(parts: tuple[str, ...], tokens: list[tuple[int, int, str]], at: int) -> bool:
+    """Whether the tokens from a place are these parts; the last one may be a plural."""
+    if any(tokens[at + i][2] != part for i, part in enumerate(parts[:-1])):
+        return False
+    return parts[-1] in _forms(tokens[at + len(parts) - 1][2])
+
+
 class Mentions:
     """Every mention of an answer, longest first where they overlap."""
 
     def __init__(self, text: str, index: Index) -> None:
         self.items: list[Mention] = []
-        tokens = [(m.start(), m.end(), m[0].lower()) for m in _TOKEN.finditer(text)]
-        names = _names(index, {t for _, _, t in tokens})
+        token_form = _TOKEN_BESIDE if _CJK.search(text) else _TOKEN
+        tokens = [(m.start(), m.end(), m[0].lower()) for m in token_form.finditer(text)]
+        names = _names(index, {form for _, _, t in tokens for form in _forms(t)})
         taken_to = -1
         for at, (start, _, token) in enumerate(tokens):
             if start < taken_to:
                 continue
-            for parts, facts in names.get(token, ()):
+            for parts, facts in (named for form in _forms(token) for named in names.get(form, ())):
                 last = at + len(parts) - 1
-                if last < len(tokens) and all(tokens[at + i][2] == p for i, p in enumerate(parts)):
+                if last < len(tokens) and _is_said(parts, tokens, at):
                     end = tokens[last][1]
                     strong = any(map(_is_strong, {str(f.value) for f in facts})) and (
                         text[start:end] != text[start:end].lower() or any(c.isdigit() for c in text[start:end])

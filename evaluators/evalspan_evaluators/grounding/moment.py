@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from evalspan_evaluators.grounding.text import fold, kept_if_short, letter_runs
+from evalspan_evaluators.grounding.text import fold, guess_language, kept_if_short, letter_runs
 
 __all__ = ["Day", "Moment", "scan"]
 
@@ -74,6 +74,8 @@ _MONTH_NAMES = {
     12: "december dec dezember dez décembre déc diciembre dic dezembro",
 }
 _MONTHS = {name: number for number, names in _MONTH_NAMES.items() for name in names.split()}
+#: Months of other languages that are words of English: `15 out of 20`, `a 10 set course`.
+_WORDS_TOO = frozenset(("out", "set", "ago", "mar", "fev", "mai"))
 _WEEKDAY_NAMES = {
     0: "monday mon montag lundi lunes segunda-feira 月曜日 星期一 周一",
     1: "tuesday tue tues dienstag mardi martes terça-feira 火曜日 星期二 周二",
@@ -88,6 +90,8 @@ _WEEKDAYS = {name: number for number, names in _WEEKDAY_NAMES.items() for name i
 _M = "(?:" + "|".join(sorted(_MONTHS, key=len, reverse=True)) + r")\b\.?"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])"
 _YEAR = r"(?:1[5-9]\d\d|20\d\d|21\d\d)"
+#: No year stands before one of these.
+_MEASURES = "ms|sec|min|kg|km|cm|mm|mph|kmh|mb|gb|kb|hpa|lbs?|ft|kwh|kcal"
 _DATE_FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
@@ -103,7 +107,7 @@ _DATE_FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             rf"(?<![\d/.-])(?P<a>{_DAY}|1[0-2])(?P<sep>[-/._])(?P<b>{_DAY})(?P=sep)(?P<y>{_YEAR}|\d\d)(?![\d/-]|\.\d)",
         ),
         ("my", rf"\b(?P<m>{_M}),?(?: de| del| of)? (?P<y>{_YEAR})\b"),
-        ("y", r"(?<![\w.,$€£/-])(?P<y>1[89]\d\d|20\d\d)(?![\w%]|[.,/-]\d)"),
+        ("y", rf"(?<![\w.,$€£/-])(?P<y>1[89]\d\d|20\d\d)(?![\w%]|[.,/-]\d|\s(?:{_MEASURES})\b)"),
     )
 )
 _MORE_DAYS = re.compile(
@@ -114,7 +118,7 @@ _TIME = re.compile(
     r"(?<![\d:.])(?:(?P<pre>午前|午後|上午|下午|晚上|早上)\s?)?"
     r"(?:(?P<h>[01]?\d|2[0-4])[:h](?P<m>[0-5]\d)(?::(?P<s>[0-5]\d)(?:\.\d+)?)?(?:\s?(?P<ap>[ap]\.m\.|[ap]m\b))?"
     r"|(?P<h2>1[0-2]|0?[1-9])\s?(?P<ap2>[ap]\.m\.|[ap]m\b)"
-    r"|(?P<h3>[01]?\d|2[0-3])\s?(?:Uhr\b|時|点)(?:\s?(?P<m3>[0-5]?\d)(?:分)?)?)(?![\d:])",
+    r"|(?P<h3>[01]?\d|2[0-3])\s?(?:Uhr\b|時(?!間)|点)(?:\s?(?P<m3>[0-5]?\d)(?:分)?)?)(?![\d:])",
     re.IGNORECASE,
 )
 _WEEKDAY = re.compile(
@@ -190,6 +194,7 @@ def _dates(text: str, runs: Sequence[tuple[int, int]], taken: bytearray) -> list
     found: list[Moment] = []
     months = not _MONTHS.keys().isdisjoint(letter_runs(text))
     named = [m.start() for m in _LETTERS.finditer(text) if m[0].lower() in _MONTHS] if months else []
+    english = months and not _WORDS_TOO.isdisjoint(letter_runs(text)) and guess_language(text) == "en"
     for form, pattern in _DATE_FORMS:
         if form in ("mdy", "dmy", "my") and not months:
             continue
@@ -203,7 +208,7 @@ def _dates(text: str, runs: Sequence[tuple[int, int]], taken: bytearray) -> list
             if any(taken[match.start() : match.end()]):
                 continue
             days = _days(form, match)
-            if not days:
+            if not days or (english and form in ("mdy", "dmy", "my") and match["m"].lower() in _WORDS_TOO):
                 continue
             taken[match.start() : match.end()] = b"\1" * (match.end() - match.start())
             found.append(Moment("date", match.start(), match.end(), match[0], days))

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from evalspan_evaluators.grounding.bind import Binder, closeness
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import context_of
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.index import Fact, Index, Record
 from evalspan_evaluators.grounding.mention import Mention
 from evalspan_evaluators.grounding.text import STOP_WORDS, guess_language, key_words, stem
+from evalspan_evaluators.grounding.unit import dimension
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
 __all__ = ["check_names"]
@@ -215,9 +216,11 @@ def _check_one(text: str, start: int, end: int, index: Index, aliases: set[str])
 def _is_known(word: str, index: Index, aliases: set[str]) -> bool:
     low = word.lower().strip("'.&-")
     bare = low.removesuffix("'s")
-    if bare in _KNOWN or bare in aliases or len(bare) < 2:
+    if bare in _KNOWN or bare in aliases or len(bare) < 2 or dimension(bare):
         return True
-    if index.holds(bare) >= 0:
+    if index.holds(bare) >= 0 or any(
+        len(bare) > len(s) + 2 and bare.endswith(s) and index.holds(bare.removesuffix(s)) >= 0 for s in ("s", "es")
+    ):
         return True
     if _CODE.match(word):
         return False
@@ -230,7 +233,9 @@ def _misplaced(text: str, binder: Binder) -> Iterator[ClaimVerdict]:
     for mention in binder.mentions.items[:_MOST]:
         if not mention.strong or mention.numbered or _is_key(mention):
             continue
-        verdict = _other_name(text, mention, binder)
+        verdict = (
+            _other_name(text, mention, binder) or _other_end(text, mention) or _other_partner(text, mention, binder)
+        )
         if verdict is not None:
             yield verdict
 
@@ -274,3 +279,73 @@ def _other_name(text: str, mention: Mention, binder: Binder) -> ClaimVerdict | N
     if best is None or best[0] < max(ours + 0.2, 1.4 * ours):
         return None
     return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=best[1], code="OTHER_RECORD")
+
+
+_WAY = re.compile(r"\b(?P<from>from|von)\s$|\b(?P<to>to|nach)\s$", re.IGNORECASE)
+_ENDS = {
+    "from": frozenset(("from", "origin", "departure", "depart", "start", "source")),
+    "to": frozenset(("to", "destination", "dest", "arrival", "arrive", "end", "target")),
+}
+
+
+def _other_end(text: str, mention: Mention) -> ClaimVerdict | None:
+    """`from FRA` where every record says `to: FRA` and goes out from somewhere else."""
+    match = _WAY.search(text, max(0, mention.start - 8), mention.start)
+    if match is None:
+        return None
+    meant, other = (_ENDS["from"], _ENDS["to"]) if match["from"] else (_ENDS["to"], _ENDS["from"])
+    facts = mention.facts[:60]
+    if any(f.record.prose is not None or f.record.source.kind == "user" or not _is_of(f, other) for f in facts):
+        return None
+    own = next((g for g in facts[0].record.facts[:60] if _is_of(g, meant) and isinstance(g.value, str)), None)
+    if own is None or str(own.value).lower() == mention.text.lower():
+        return None
+    claim = Claim("name", mention.text, mention.start, mention.end)
+    return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=own, code="OTHER_FIELD")
+
+
+def _is_of(fact: Fact, role: frozenset[str]) -> bool:
+    """Whether a key starts or ends with a word of a role."""
+    parts = key_words(fact.key)
+    return bool(parts) and (parts[0] in role or parts[-1] in role)
+
+
+def _other_partner(text: str, mention: Mention, binder: Binder) -> ClaimVerdict | None:
+    """`Sam owns Globex` where the record of Globex names another owner, and the sentence nobody else."""
+    start, end = binder.sentence(mention.start)
+    said = binder.mentions.within(start, end)
+    if len(said) != _TWO or end - start > _SHORT or _RELATIVE.search(text, start, end):
+        return None
+    other = next(m for m in said if m is not mention)
+    if len(other.records) != 1 or other.reach.holds(mention.records[0]) or len(mention.facts) > _FEW:
+        return None
+    keys = {f.key for f in mention.facts}
+    row = other.records[0]
+    if row.prose is not None or any(not _is_sibling(r, row) for r in mention.records):
+        return None
+    own = next((f for f in row.facts if f.key in keys and isinstance(f.value, str)), None)
+    if own is None or any(f.key in keys for f in other.facts) or not _names_row(other):
+        return None
+    claim = Claim("name", mention.text, mention.start, mention.end)
+    return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=own, code="OTHER_RECORD")
+
+
+def _is_sibling(record: Record, row: Record) -> bool:
+    return record.parent is row.parent and record is not row and record.parent is not None
+
+
+def _names_row(mention: Mention) -> bool:
+    """Whether a value is the only one of its key in its list: it names its record."""
+    fact = mention.facts[0]
+    rows = fact.record.parent.children[:1000] if fact.record.parent is not None else []
+    values = [f.value for row in rows for f in row.facts if f.key == fact.key]
+    return len(values) == len(set(map(str, values)))
+
+
+_TWO, _FEW, _SHORT = 2, 6, 120
+#: Such a sentence may speak of two records.
+_RELATIVE = re.compile(
+    r"\b(?:not|no|unlike|than|while|but|whereas|and|or|with|after|before|both|also|instead|other|compared|versus|vs|nicht|als"
+    r"|und|et|y|e|ou|o)\b|[,;:]",
+    re.IGNORECASE,
+)

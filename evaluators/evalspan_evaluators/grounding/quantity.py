@@ -3,8 +3,10 @@
 import re
 from collections.abc import Iterator
 from itertools import islice
+from math import prod
 from typing import NamedTuple
 
+from evalspan_evaluators.grounding.notation import APPROXIMATE, CURRENCIES, MAGNITUDES, NUMBER_WORDS, PERCENTS, SCALES
 from evalspan_evaluators.grounding.text import STOP_WORDS, fold, guess_language, kept_if_short, letter_runs, stem
 from evalspan_evaluators.grounding.unit import dimension, measure
 
@@ -50,109 +52,6 @@ class Quantity(NamedTuple):
         return 0.5 * 10.0**-self.decimals * self.scale
 
 
-_SCALES: dict[str, float] = {
-    "k": 1e3,
-    "thousand": 1e3,
-    "thousands": 1e3,
-    "tausend": 1e3,
-    "tsd": 1e3,
-    "mille": 1e3,
-    "mil": 1e3,
-    "千": 1e3,
-    "m": 1e6,
-    "mm": 1e6,
-    "mn": 1e6,
-    "mio": 1e6,
-    "million": 1e6,
-    "millions": 1e6,
-    "millionen": 1e6,
-    "millón": 1e6,
-    "millones": 1e6,
-    "milhão": 1e6,
-    "milhões": 1e6,
-    "万": 1e4,
-    "萬": 1e4,
-    "億": 1e8,
-    "亿": 1e8,
-    "兆": 1e12,
-    "b": 1e9,
-    "bn": 1e9,
-    "billion": 1e9,
-    "billions": 1e9,
-    "mrd": 1e9,
-    "milliarde": 1e9,
-    "milliarden": 1e9,
-    "milliard": 1e9,
-    "milliards": 1e9,
-    "bilhão": 1e9,
-    "bilhões": 1e9,
-    "mil millones": 1e9,
-    "mil milhões": 1e9,
-    "t": 1e12,
-    "tn": 1e12,
-    "trillion": 1e12,
-    "trillions": 1e12,
-    "billionen": 1e12,
-    "billones": 1e12,
-    "dozen": 12.0,
-}
-_CURRENCIES: dict[str, str] = {
-    "$": "USD",
-    "us$": "USD",
-    "usd": "USD",
-    "dollar": "USD",
-    "dollars": "USD",
-    "€": "EUR",
-    "eur": "EUR",
-    "euro": "EUR",
-    "euros": "EUR",
-    "£": "GBP",
-    "gbp": "GBP",
-    "pound": "GBP",
-    "pounds": "GBP",
-    "¥": "JPY",
-    "jpy": "JPY",
-    "yen": "JPY",
-    "円": "JPY",
-    "元": "CNY",
-    "cny": "CNY",
-    "rmb": "CNY",
-    "yuan": "CNY",
-    "人民币": "CNY",
-    "₹": "INR",
-    "inr": "INR",
-    "rs": "INR",
-    "rupees": "INR",
-    "₩": "KRW",
-    "krw": "KRW",
-    "r$": "BRL",
-    "brl": "BRL",
-    "reais": "BRL",
-    "chf": "CHF",
-    "cad": "CAD",
-    "c$": "CAD",
-    "aud": "AUD",
-    "a$": "AUD",
-    "mxn": "MXN",
-    "sek": "SEK",
-    "nok": "NOK",
-    "dkk": "DKK",
-    "pln": "PLN",
-    "hk$": "HKD",
-    "hkd": "HKD",
-    "sgd": "SGD",
-    "nzd": "NZD",
-    "zar": "ZAR",
-    "try": "TRY",
-    "btc": "BTC",
-    "eth": "ETH",
-    "₿": "BTC",
-    "pesos": "MXN",
-}
-_PERCENTS = (
-    r"%|percentage points?|percent\b|per cent\b|pct\b|prozent\b|pour ?cent\b|por ?ciento\b|por ?cento\b|パーセント|pp\b"
-)
-
 _DIGITS = (
     r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+(?:,\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?"
     r"|\d{1,3}(?:[ ']\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?|\.\d+"
@@ -162,48 +61,14 @@ _NUMBER = re.compile(
     r"(?:(?P<cur1>(?:US|[RCA]|HK)?\$|[€£¥₹₩₿]|\b(?:USD|EUR|GBP|JPY|CNY|INR|CHF|CAD|AUD|BRL|Rs)\b\.?)\s?(?P<sign2>[-+])?)?"
     r"(?P<num>" + _DIGITS + r")"
     r"(?P<exp>[eE][-+]?\d{1,2}\b)?(?![\d])"
-    r"(?:(?P<per>\s?(?:" + _PERCENTS + r"))|(?P<scale>[ -]?(?:mil millones|mil milhões|[^\W\d_]+\.?))?)",
+    r"(?:(?P<per>\s?(?:" + PERCENTS + r"))|(?P<scale>[ -]?(?:mil millones|mil milhões|[^\W\d_]+\.?))?)",
     re.IGNORECASE,
 )
 _AFTER = re.compile(
-    r"[ -]?(?:(?P<per>" + _PERCENTS + r")|(?P<cur>[€£¥$₹₩]|[^\W\d_]{2,10})|(?P<of>of (?:the )?))", re.IGNORECASE
+    r"[ -]?(?:(?P<per>" + PERCENTS + r")|(?P<cur>[€£¥$₹₩]|[\u3040-\u9fff]{1,4}|[^\W\d_]{2,10})|(?P<of>of (?:the )?))",
+    re.IGNORECASE,
 )
 _UNIT = re.compile(r"[ -]?(?P<unit>°[CFK]?|[^\W\d_]+(?:/[^\W\d_]+)?(?:[²³])?(?:-[^\W\d_]+)*)")
-_APPROX = frozenset(
-    [
-        "about",
-        "approximately",
-        "approx",
-        "around",
-        "roughly",
-        "nearly",
-        "almost",
-        "over",
-        "than",
-        "under",
-        "least",
-        "to",
-        "some",
-        "circa",
-        "ca",
-        "etwa",
-        "rund",
-        "ungefähr",
-        "fast",
-        "über",
-        "environ",
-        "de",
-        "unos",
-        "unas",
-        "aproximadamente",
-        "casi",
-        "cerca",
-        "quase",
-        "約",
-        "约",
-        "大约",
-    ]
-)
 
 
 def _is_approximate(text: str, at: int) -> bool:
@@ -213,75 +78,16 @@ def _is_approximate(text: str, at: int) -> bool:
         return False
     word = words[-1].lower().strip(".")
     if word in ("to", "de"):
-        return len(words) > 1 and words[-2].lower() in ("up", "près", "plus", "más", "mais", "cerca")
-    return word in _APPROX or word[-1:] in "約约"
+        return len(words) > 1 and words[-2].lower() in ("up", "close", "equal", "près", "plus", "más", "mais", "cerca")
+    return word in APPROXIMATE or word[-1:] in "約约"
 
 
-_NUMBER_WORDS: dict[str, dict[str, int]] = {
-    "en": {
-        w: i
-        for i, w in enumerate(
-            [
-                "zero",
-                "one",
-                "two",
-                "three",
-                "four",
-                "five",
-                "six",
-                "seven",
-                "eight",
-                "nine",
-                "ten",
-                "eleven",
-                "twelve",
-                "thirteen",
-                "fourteen",
-                "fifteen",
-                "sixteen",
-                "seventeen",
-                "eighteen",
-                "nineteen",
-                "twenty",
-            ]
-        )
-    }
-    | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90, "hundred": 100},
-    "de": {
-        w: i
-        for i, w in enumerate(
-            ["null", "ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"]
-        )
-        if i != 1
-    },
-    "fr": {
-        w: i
-        for i, w in enumerate(
-            ["zéro", "un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "onze", "douze"]
-        )
-        if i != 1
-    },
-    "es": {
-        w: i
-        for i, w in enumerate(
-            ["cero", "uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve", "diez", "once", "doce"]
-        )
-        if i != 1
-    },
-    "pt": {
-        w: i
-        for i, w in enumerate(
-            ["zero", "um", "dois", "três", "quatro", "cinco", "seis", "sete", "oito", "nove", "dez", "onze", "doze"]
-        )
-        if i != 1
-    },
-}
 _WORDED = {
     language: re.compile(
         r"(?<![\w-])(" + "|".join(table) + r")(?![\w])(?:-(one|two|three|four|five|six|seven|eight|nine)\b)?",
         re.IGNORECASE,
     )
-    for language, table in _NUMBER_WORDS.items()
+    for language, table in NUMBER_WORDS.items()
 }
 
 
@@ -367,13 +173,13 @@ def _scale(match: re.Match[str], end: int) -> tuple[float, int] | None:
     if match["per"] or not word:
         return 1.0, end
     glued = match["scale"][0] not in " -"
-    known = None if _is_measure(match, word) else _SCALES.get(word)
-    if known is not None and (len(word) > 1 or word in "千万萬億亿兆" or glued or match["cur1"]):
+    known = None if _is_measure(match, word) else SCALES.get(word)
+    if known is not None and (len(word) > 1 or MAGNITUDES.fullmatch(word) or glued or match["cur1"]):
         return known, match.end("scale") - match["scale"].endswith(".")
-    if word[0] in "万萬億亿兆千":
-        return _SCALES[word[0]], match.start("scale") + 1
+    if glued and (powers := MAGNITUDES.match(word)):
+        return prod(SCALES[letter] for letter in powers[0]), match.start("scale") + powers.end()
     ordinal = word in ("st", "nd", "rd", "th")
-    unknown = word not in _CURRENCIES and word.isascii() and dimension(stem(word)) == "" and len(word) > 2
+    unknown = word not in CURRENCIES and word.isascii() and dimension(stem(word)) == "" and len(word) > 2
     return None if glued and (ordinal or unknown) else (1.0, end)
 
 
@@ -385,7 +191,7 @@ def _is_measure(match: re.Match[str], word: str) -> bool:
 
 
 def _percent_and_currency(match: re.Match[str], text: str, end: int) -> tuple[bool, str | None, int]:
-    currency = _CURRENCIES.get((match["cur1"] or "").strip(" .").lower())
+    currency = CURRENCIES.get((match["cur1"] or "").strip(" .").lower())
     if match["per"]:
         return True, currency, match.end("per")
     after = _AFTER.match(text, end)
@@ -393,9 +199,16 @@ def _percent_and_currency(match: re.Match[str], text: str, end: int) -> tuple[bo
         return False, currency, end
     if after["per"]:
         return True, currency, after.end()
-    if after["cur"] and currency is None and after["cur"].lower() in _CURRENCIES:
-        return False, _CURRENCIES[after["cur"].lower()], after.end("cur")
+    name = _currency_name((after["cur"] or "").lower())
+    if name and currency is None:
+        return False, CURRENCIES[name], after.start("cur") + len(name)
     return False, currency, end
+
+
+def _currency_name(run: str) -> str:
+    """The currency that a run of letters is, or starts with in a script without spaces; empty for none."""
+    sizes = (len(run),) if run < "\u3040" else range(len(run), 0, -1)
+    return next((run[:size] for size in sizes if run[:size] in CURRENCIES), "")
 
 
 def _sign(match: re.Match[str], text: str, end: int, unit: str) -> tuple[int, int, bool]:
@@ -413,10 +226,10 @@ def _sign(match: re.Match[str], text: str, end: int, unit: str) -> tuple[int, in
 
 
 _ANY_WORDED = re.compile(
-    r"(?<![\w-])(?:" + "|".join(sorted({w for table in _NUMBER_WORDS.values() for w in table})) + r")(?!\w)",
+    r"(?<![\w-])(?:" + "|".join(sorted({w for table in NUMBER_WORDS.values() for w in table})) + r")(?!\w)",
     re.IGNORECASE,
 )
-_WORDED_RUNS = frozenset(w for table in _NUMBER_WORDS.values() for w in table)
+_WORDED_RUNS = frozenset(w for table in NUMBER_WORDS.values() for w in table)
 _HYPHENED = re.compile(r"\s?-\s?[^\W\d_]")
 
 
@@ -446,16 +259,16 @@ def _numbers(text: str) -> Iterator[re.Match[str]]:
 
 
 _SCALE_WORD = re.compile(r"[ -](hundred|thousand|million|billion|trillion)\b", re.IGNORECASE)
-_PERCENT_WORD = re.compile(r"\s(?:" + _PERCENTS + ")", re.IGNORECASE)
+_PERCENT_WORD = re.compile(r"\s(?:" + PERCENTS + ")", re.IGNORECASE)
 
 
 def _worded(match: re.Match[str], text: str, language: str) -> Quantity:
     """A number written in words, with the scale, percent or unit behind it."""
-    value = _NUMBER_WORDS[language][match[1].lower()] + (_NUMBER_WORDS["en"][match[2].lower()] if match[2] else 0)
+    value = NUMBER_WORDS[language][match[1].lower()] + (NUMBER_WORDS["en"][match[2].lower()] if match[2] else 0)
     end, scale = match.end(), 1.0
     scaled = _SCALE_WORD.match(text, end)
     if scaled:
-        end, scale = scaled.end(), _SCALES.get(scaled[1].lower(), 100.0)
+        end, scale = scaled.end(), SCALES.get(scaled[1].lower(), 100.0)
     percent = _PERCENT_WORD.match(text, end)
     end = percent.end() if percent else end
     unit = "" if percent else _unit_after(text, end)[0]
@@ -474,7 +287,27 @@ def scan(text: str) -> tuple[Quantity, ...]:
         written = (m for m in _WORDED[language].finditer(text) if not _HYPHENED.match(text, m.end()))
         found.extend(_worded(match, text, language) for match in written)
         found.sort(key=lambda q: q.start)
-    return tuple(_share_units(found, text))
+    return tuple(_share_units(_joined(found), text))
+
+
+def _joined(found: list[Quantity]) -> list[Quantity]:
+    """`2兆8700億`: the groups of one number, each of a smaller power than the one before."""
+    joined: list[Quantity] = []
+    for each in found:
+        last = joined[-1] if joined else None
+        if last is None or last.end != each.start or not MAGNITUDES.match(last.text[-1]) or each.value >= last.scale:
+            joined.append(each)
+            continue
+        value = (last.value + each.value) / each.scale
+        joined[-1] = each._replace(
+            start=last.start,
+            text=last.text + each.text,
+            values=(value,),
+            currency=last.currency or each.currency,
+            approximate=last.approximate,
+            digits=last.digits + each.digits,
+        )
+    return joined
 
 
 _RANGE = re.compile(r"\s?(?:to|bis|à|a|or|oder|ou|o|-|–|—|~|至|から)\s?", re.IGNORECASE)

@@ -1,12 +1,14 @@
 """Reading: one answer against one index, and what the checks share about it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from evalspan_evaluators.grounding.bind import Binder, Scope
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, context_of, tail_of
+from evalspan_evaluators.grounding.field import Around, named_field
 from evalspan_evaluators.grounding.index import Fact, Index
 from evalspan_evaluators.grounding.owner import Owners, Said
+from evalspan_evaluators.grounding.quantity import scan
 from evalspan_evaluators.grounding.text import fold, sentences
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
@@ -31,6 +33,10 @@ class Reading:
         self.question = " ".join(
             s.content[:600] for s in [s for s in index.sources if s.kind == "user" and isinstance(s.content, str)][-2:]
         )
+        #: Numbers the user asked with, such as the passengers of `for two passengers`.
+        self.asked = [
+            Claim("number", q.text, 0, 0, quantity=q) for q in scan(self.question) if not q.decimals and not q.currency
+        ]
         self.index = index
         self.spans = sentences(self.text)
         self.binder = Binder(self.text, index, self.spans)
@@ -40,6 +46,13 @@ class Reading:
         """The words around a claim."""
         span = self.binder.sentence(claim.start)
         return context_of(self.text, claim.start, claim.end, span)
+
+    def named_field(
+        self, claim: Claim, context: Context, found: Sequence[Fact], says: Callable[[Fact], bool]
+    ) -> Fact | None:
+        """The field the words next to a claim name, where only other fields hold its value."""
+        before = max((c.end for c in self.claims if c.end <= claim.start), default=0)
+        return named_field(Around(self.text, before, context.sentence), claim, found, says)
 
     def elsewhere(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
         """Contradicted where the value is known of another subject only, and the claim's own has a value for it."""

@@ -36,7 +36,7 @@ _RANGE_END = re.compile(r"\d[^\d.;,\n]{0,25}?\b(?:to|and|bis|und|à|et|a|y|e)\s+
 #: An end of a day's values: `with a high of`, `lows around`.
 _END_OF_DAY = re.compile(r"\b(high|low|maximum|minimum)s?\b[^.;,\d]{0,25}$", re.IGNORECASE)
 _BOTH = slice(None)
-_MIN_LENGTH = 4
+_MIN_LENGTH = 3
 #: More places of one value than these tell nothing.
 _MOST_FOUND = 200
 #: A date this far before a claim may still head what is said.
@@ -78,12 +78,12 @@ def check_series(text: str, claim: Claim, found: Sequence[Fact], claims: Sequenc
 def _by_date(
     text: str, claim: Claim, rows: Sequence[Fact], column: Sequence[Fact], claims: Sequence[Claim]
 ) -> ClaimVerdict | None:
-    after = next((c for c in claims if c.kind == "date" and c.start >= claim.end), None)
+    after = next((c for c in claims if c.kind in ("date", "weekday") and c.start >= claim.end), None)
     if after is None or after.moment is None or _GAP.fullmatch(text, claim.end, after.start) is None:
         return None
     if any(c.quantity is not None and claim.end <= c.start < after.start for c in claims):
         return None
-    days = after.moment.days
+    days = after.moment.days if after.kind == "date" else _days_meant(after, rows[0].record.parent)
     if any(day.agrees(known) for f in rows for known in _days(f.record) for day in days):
         return None
     meant = [f for f in column if any(day.agrees(known) for known in _days(f.record) for day in days)]
@@ -125,6 +125,8 @@ def _by_range(text: str, claim: Claim, found: Sequence[Fact], claims: Sequence[C
     q, meant = claim.quantity, _ends_meant(text, claim)
     if q is None or q.approximate or meant is None:
         return None
+    if all(abs(abs(number_of(f) or 0.0) - abs(q.value)) > q.step * 1.01 for f in found):
+        return None  # told in another unit
     listed = [(f, row) for f in found if (row := _row(f.record)) is not None]
     if len(listed) < len(found) or len({id(row.parent) for _, row in listed}) != 1:
         return None
@@ -217,7 +219,7 @@ def _days_meant(date: Claim, parent: Record | None) -> tuple[Day, ...]:
 def _row(record: Record) -> Record | None:
     """The row of a dated list that a record is, or is part of."""
     for outer in record.chain():
-        if outer.parent is not None and len(outer.parent.children) >= _MIN_LENGTH and _days(outer):
+        if outer.parent is not None and len(outer.parent.children) >= 2 and _days(outer):
             return outer
     return None
 

@@ -77,7 +77,22 @@ _UNITS: dict[str, dict[str, float]] = {
         "kt": 0.514444,
         "knot": 0.514444,
     },
-    "data": {"b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 1024, "mib": 1024**2, "gib": 1024**3},
+    "data": {
+        "b": 1,
+        "byte": 1,
+        "kb": 1e3,
+        "kilobyt": 1e3,
+        "mb": 1e6,
+        "megabyt": 1e6,
+        "gb": 1e9,
+        "gigabyt": 1e9,
+        "tb": 1e12,
+        "terabyt": 1e12,
+        "kib": 1024,
+        "mib": 1024**2,
+        "gib": 1024**3,
+        "tib": 1024**4,
+    },
     "pressure": {"pa": 1, "hpa": 100, "kpa": 1e3, "mbar": 100, "bar": 1e5},
 }
 

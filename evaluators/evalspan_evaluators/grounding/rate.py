@@ -1,0 +1,102 @@
+"""Rate: numbers per time, so many of so many, what is left of a whole, and multiples by a count of the answer."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from evalspan_evaluators.grounding.claim import Claim
+from evalspan_evaluators.grounding.context import fact_words
+from evalspan_evaluators.grounding.derive import Derivation
+from evalspan_evaluators.grounding.fitness import clashes
+from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.lookup import number_of
+
+__all__ = ["complement", "is_rate", "multiple", "out_of", "rate"]
+
+_PER = re.compile(
+    r"(?:\s[^\W\d_]+){0,2}(?:\s(?:per|a|an|each|every|pro|par|por)\s|/|毎|每)(second|s|minute|min|hour|h|day|week|month"
+    r"|year|sekunde|minute|stunde|tag|woche|monat|jahr|seconde|heure|jour|semaine|mois|an|segundo|minuto|hora|día|dia"
+    r"|semana|mes|mês|año|ano|秒|分|时|時|天|日|月|年)\b",
+    re.IGNORECASE,
+)
+#: What a number of a longer time is divided by, and what that is called.
+_PARTS = (60, 3600, 86400, 24, 1440, 7, 30, 12, 52, 365)
+_OUT_OF = re.compile(
+    r"(?:\s[^\W\d_]+)?\s(?:out of|of|in|von|sur|de|em|aus)(?:\s(?:every|each|the|chaque|cada))?\s", re.IGNORECASE
+)
+_ROUND = frozenset((10, 100, 1_000, 10_000, 100_000, 1_000_000))
+_SHARES = frozenset(("rate", "pct", "percent", "percentag", "ratio", "share", "fraction", "quota", "quote", "taux"))
+#: Fewer digits are met by chance too often.
+_FEW_DIGITS = 3
+_MOST_TIMES = 1_000
+
+
+def is_rate(text: str, claim: Claim) -> bool:
+    """Whether a number is told per second, day, ..."""
+    return _PER.match(text, claim.end) is not None
+
+
+def rate(claim: Claim, facts: Iterable[Fact]) -> Derivation | None:
+    """A number of a longer time, told per a shorter one."""
+    q = claim.quantity
+    assert q is not None
+    for fact in facts:
+        value = number_of(fact)
+        for part in _PARTS if value else ():
+            if value and abs(value / part - q.value) <= q.step * 1.02:
+                return Derivation(f"{value:g} / {part}", fact)
+    return None
+
+
+def out_of(text: str, claim: Claim, claims: Sequence[Claim], index: Index) -> Derivation | None:
+    """`15 out of every 1,000`: the share that a source holds as a rate."""
+    at = claims.index(claim)
+    for first, second in ((claim, claims[at + 1 : at + 2]), (claim, claims[max(0, at - 1) : at])):
+        if not second:
+            continue
+        part, whole = (first, second[0]) if second[0].start > first.start else (second[0], first)
+        if part.quantity is None or whole.quantity is None or whole.quantity.value not in _ROUND:
+            continue
+        gap = text[part.start + len(part.quantity.digits) : whole.start]
+        if _OUT_OF.fullmatch(gap) is None or not 0 < part.quantity.value < whole.quantity.value:
+            continue
+        share, step = part.quantity.value / whole.quantity.value, part.quantity.step / whole.quantity.value
+        for fact in _shares(index, share, step):
+            return Derivation(f"{part.quantity.value:g} / {whole.quantity.value:g}", fact)
+    return None
+
+
+def complement(claim: Claim, index: Index) -> Derivation | None:
+    """`98.5 % succeeded` of an error rate of 1.5 %."""
+    q = claim.quantity
+    if q is None or not q.percent or not 0 < q.value < 100:
+        return None
+    found = next(_shares(index, 1 - q.value / 100, q.step / 100), None)
+    return Derivation(f"100 % - {found.text}", found) if found is not None else None
+
+
+def _shares(index: Index, share: float, step: float) -> Iterator[Fact]:
+    """Values that say they are a share, as a fraction or in percent."""
+    for value, reach in ((share, step), (100 * share, 100 * step)):
+        for fact in index.near(value, reach * 1.001):
+            percent = fact.quantity is not None and fact.quantity.percent
+            if percent or not _SHARES.isdisjoint(fact_words(fact)):
+                yield fact
+
+
+def multiple(claim: Claim, counts: Iterable[Claim], index: Index) -> Derivation | None:
+    """`10 shares would cost $1,874.20`: a value of the sources times a count of the answer or the question."""
+    q = claim.quantity
+    if q is None or q.percent or len(q.digits.strip("0.,").replace(".", "").replace(",", "")) < _FEW_DIGITS:
+        return None
+    for count in counts:
+        times = count.quantity.value if count.quantity is not None else 0.0
+        if count is claim or not 2 <= times <= _MOST_TIMES or times != int(times):
+            continue
+        for fact in index.near(q.value / times, q.step / times * 1.02):
+            if not clashes(claim, fact) and _is_precise(fact):
+                return Derivation(f"{number_of(fact) or 0.0:.10g} * {times:g}", fact)
+    return None
+
+
+def _is_precise(fact: Fact) -> bool:
+    return len(f"{abs(number_of(fact) or 0.0):.10g}".replace(".", "").strip("0")) >= _FEW_DIGITS
