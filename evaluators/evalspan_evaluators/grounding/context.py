@@ -16,6 +16,8 @@ __all__ = [
     "key_stems",
     "may_stand_near",
     "own_match",
+    "own_name",
+    "stems_of",
     "tail_of",
     "without_span",
 ]
@@ -29,7 +31,7 @@ _NAMED_SPAN = re.compile(
 )
 _JOINT = re.compile(r"[/'-]")
 _BREAK = re.compile(r"[.!?;,:]\s|[\n、，。]|\b(?=[awuey])(?:and|with|und|et|y)\b", re.IGNORECASE)
-_TAIL_END = re.compile(_BREAK.pattern + r"|(?<![-–])\s\d", re.IGNORECASE)
+_TAIL_END = re.compile(_BREAK.pattern + r"|(?<![-–])\s\(?\d", re.IGNORECASE)
 #: Words whose match is held for each set of words.
 _MOST_MATCHES = 8_192
 _HARD = re.compile(r"[.!?;:]\s|\n")
@@ -73,12 +75,18 @@ _GENERIC = frozenset(
         "all",
         "team",
         "item",
+        "at",
+        "on",
+        "by",
+        "before",
+        "until",
     ]
 )
 
 
 @lru_cache(maxsize=4096)
-def _stems(text: str) -> tuple[str, ...]:
+def stems_of(text: str) -> tuple[str, ...]:
+    """The content words of a text as stems, in order."""
     found: list[str] = []
     for token in _TOKEN.findall(text):
         low = token.lower()
@@ -118,9 +126,9 @@ def context_of(text: str, start: int, end: int, sentence: tuple[int, int]) -> Co
     for brk in _HARD.finditer(head):
         clause = head[brk.end() :]
     return Context(
-        label=_stems(_label(head)),
-        after=_stems(tail)[:4],
-        before=_stems(clause)[-8:],
+        label=stems_of(_label(head)),
+        after=stems_of(tail)[:4],
+        before=stems_of(clause)[-8:],
         sentence=sentence,
     )
 
@@ -166,7 +174,7 @@ def _near(fact: Fact) -> str:
 def _fact_words(fact: Fact) -> tuple[str, ...]:
     record = fact.record
     if record.prose is not None:
-        return _stems(_near(fact))
+        return stems_of(_near(fact))
     own = key_stems(fact.key)
     if fact.quantity is not None and fact.quantity.unit:
         own = (*own, fact.quantity.unit)
@@ -209,6 +217,11 @@ def own_match(words: tuple[str, ...], fact: Fact) -> float:
         outer = _share(words, key_stems(around))
         return 0.5 * own + 0.6 * outer if outer >= 0.6 else 0.6 * own
     return own
+
+
+def own_name(words: tuple[str, ...], fact: Fact) -> float:
+    """How well the words name the fact's own key alone, 0 to 1."""
+    return _share(words, key_stems(fact.key)) if fact.record.prose is None else 0.0
 
 
 def attribute_match(words: tuple[str, ...] | frozenset[str], fact: Fact) -> float:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Sequence
 
-from evalspan_evaluators.grounding.bind import known_units
+from evalspan_evaluators.grounding.bind import Scope, known_units
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.context import Context, key_stems
-from evalspan_evaluators.grounding.index import Fact
+from evalspan_evaluators.grounding.context import Context, key_stems, own_name
+from evalspan_evaluators.grounding.fitness import comparable
+from evalspan_evaluators.grounding.index import Fact, Record
 from evalspan_evaluators.grounding.lookup import find_numbers, number_of
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.rate import is_rate, rate
@@ -19,6 +20,8 @@ from evalspan_evaluators.grounding.verdict import ClaimVerdict
 __all__ = ["Counts"]
 
 _QUANTITY = frozenset(("qty", "quantity", "quantiti", "count", "units", "unit", "pieces", "piec", "pcs"))
+_FULLY = 0.9
+_BREAK = re.compile(r"[,;:.]\s|\b(?:and|but|while|und|et|y|e|than|of|over|under)\b|\d", re.IGNORECASE)
 #: Letters behind a number in which what it counts starts.
 _NEXT = 80
 #: What is told of degrees that nobody measured.
@@ -42,15 +45,18 @@ _QUALIFIER = re.compile(
 class Counts(Reckoning):
     """Checks of small whole numbers."""
 
-    def small(self, claim: Claim, context: Context, found: Sequence[Fact]) -> ClaimVerdict:
+    def small(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict:
         """The verdict on one of them."""
         assert claim.quantity is not None
         nouns = (*context.after[:3], claim.quantity.unit) if claim.quantity.unit else context.after[:3]
-        if self.text.startswith("-", claim.end):
-            nouns = nouns[:1]  # `52-week high` counts weeks
+        if self.text.startswith("-", claim.end) or self.text[claim.end : claim.end + 1].isalpha():
+            nouns = (
+                (claim.quantity.unit,) if claim.quantity.unit else nouns[:1]
+            )  # `52-week high` and `24h volume` count weeks and hours
         known, exact = known_units(self.binder, nouns)
         return (
             self.of_named(claim)
+            or self.of_sibling(claim, scope, found)
             or self.told(claim, known, exact, found)
             or self.reached(claim, context, exact)
             or self.per_time(claim, known)
@@ -76,6 +82,22 @@ class Counts(Reckoning):
             fact=told[0],
             code=None if right else "OTHER_COUNT",
         )
+
+    def of_sibling(self, claim: Claim, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """`Tom has 5`: the value stands only in other rows of the list, and the row of Tom has one of its own."""
+        assert claim.quantity is not None
+        found = [f for f in found if number_of(f) == claim.quantity.value]
+        subject = scope.near[0] if scope.near else None
+        if subject is None or subject.end > claim.start or len(subject.records) != 1 or not 0 < len(found) <= _FEW:
+            return None
+        row, between = subject.records[0], self.text[subject.end : claim.start]
+        keys = {f.key for f in found}
+        if len(keys) != 1 or _BREAK.search(between) or any(not _is_sibling(f.record, row) for f in found):
+            return None
+        own = [f for f in row.facts if f.key in keys and number_of(f) is not None]
+        if len(own) != 1:
+            return None
+        return ClaimVerdict(claim=claim, outcome="contradicted", fact=own[0], code="OTHER_RECORD")
 
     def told(
         self, claim: Claim, known: Sequence[Fact], exact: Sequence[Fact], found: Sequence[Fact]
@@ -105,6 +127,10 @@ class Counts(Reckoning):
         """Contradicted where few values count the same thing, and none says so."""
         if not exact or len(exact) > _FEW:
             return None
+        numbers = [n for f in exact if (n := number_of(f)) is not None]
+        if claim.quantity is not None and len(numbers) > 1 and sum(numbers) == claim.quantity.value:
+            formula = " + ".join(f"{n:g}" for n in numbers)
+            return ClaimVerdict(claim=claim, outcome="supported", fact=exact[0], formula=formula, code="DERIVED")
         return self.of_some(claim, context) or ClaimVerdict(
             claim=claim, outcome="contradicted", fact=exact[0], code="OTHER_COUNT"
         )
@@ -114,10 +140,29 @@ class Counts(Reckoning):
         assert claim.quantity is not None
         if found:
             return ClaimVerdict(claim=claim, outcome="supported", fact=found[0], code="WEAK")
+        if (named := self.named_value(claim, context)) is not None:
+            return ClaimVerdict(claim=claim, outcome="contradicted", fact=named, code="OTHER_VALUE")
         paired = self.paired(claim) and claim.quantity.value >= _TELLING
         if paired or self.mismeasured(claim, context):
             return self.derived(claim, context) or self.wrong(claim, context)
         return ClaimVerdict(claim=claim, outcome="not_checkable")
+
+    def named_value(self, claim: Claim, context: Context) -> Fact | None:
+        """The only value of the sources that the words right before a number name in full, by two words or more."""
+        assert claim.quantity is not None
+        ahead = self.text[context.sentence[0] : claim.start]
+        if claim.quantity.worded or claim.quantity.approximate or _BREAK.search(ahead):
+            return None
+        words = context.before[-4:] + context.after
+        named = [
+            fact
+            for (key, _), facts in self.binder.keyed().items()
+            if len(key_stems(key)) > 1 and own_name(words, facts[0]) >= _FULLY
+            for fact in facts
+        ]
+        if len(named) != 1 or named[0].record.source.kind != "tool_result" or not comparable(claim, named[0]):
+            return None
+        return named[0]
 
     def mismeasured(self, claim: Claim, context: Context) -> bool:
         """Whether a number with a unit of measure is told flatly, and the sources measure the same in fields."""
@@ -141,7 +186,7 @@ class Counts(Reckoning):
             what = frozenset(stem(w) for w in words(match["what"]))
             _, named = known_units(self.binder, tuple(what))
             exact = [f for f in named if f.record.source.kind == "tool_result" and what == frozenset(key_stems(f.key))]
-            if len(exact) == 1 and number_of(exact[0]):
+            if len({number_of(f) for f in exact}) == 1 and number_of(exact[0]):
                 found.append(ClaimVerdict(claim=claim, outcome="contradicted", fact=exact[0], code="OTHER_COUNT"))
         return found
 
@@ -185,6 +230,11 @@ class Counts(Reckoning):
         if claim.kind != "duration" or not ours or not all(theirs) or ours in theirs:
             return None
         return ClaimVerdict(claim=claim, outcome="contradicted", severity="minor", fact=found[0], code="OTHER_UNIT")
+
+
+def _is_sibling(record: Record, row: Record) -> bool:
+    """Whether two records are different rows of one list."""
+    return record is not row and record.parent is row.parent and record.parent is not None and record.prose is None
 
 
 def _letter(key: str) -> tuple[str, ...]:

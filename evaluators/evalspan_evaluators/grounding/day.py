@@ -1,11 +1,14 @@
 """Day: dates, times and weekdays of an answer against the sources."""
 
+from collections.abc import Sequence
+
 from evalspan_evaluators.grounding.bind import Scope, closeness, same_key
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context
 from evalspan_evaluators.grounding.figure import Figures
 from evalspan_evaluators.grounding.fitness import is_bookkeeping, same_type
 from evalspan_evaluators.grounding.index import Fact
+from evalspan_evaluators.grounding.moment import Day
 from evalspan_evaluators.grounding.text import words
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 from evalspan_evaluators.grounding.zone import find_zoned, minutes_of
@@ -120,12 +123,23 @@ class Days(Figures):
             return None
         return ClaimVerdict(claim=claim, outcome="contradicted", fact=best[1], code="OTHER_RECORD")
 
+    def dated_days(self, days: Sequence[Day]) -> list[Day]:
+        """Days with the year of the sources where the answer leaves it out."""
+        return [
+            known
+            for day in days
+            for known in (
+                [day] if day.year or not day.day else [k for k in self.index.days if k.year and day.agrees(k)]
+            )
+            if known.day
+        ]
+
     def weekday(self, claim: Claim) -> ClaimVerdict:
         """A weekday must be that of the date beside it, or of some date of the sources."""
         assert claim.moment is not None
         for other in self.claims:
             if other.kind == "date" and other.moment and 0 <= other.start - claim.end <= 4:
-                dates = [d for day in other.moment.days if (d := day.ordinal()) is not None]
+                dates = [d for day in self.dated_days(other.moment.days) if (d := day.ordinal()) is not None]
                 if dates and all(d.weekday() != claim.moment.weekday for d in dates):
                     return ClaimVerdict(
                         claim=claim,

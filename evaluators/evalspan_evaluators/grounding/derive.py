@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from evalspan_evaluators.grounding.claim import Claim
+from evalspan_evaluators.grounding.context import key_stems
 from evalspan_evaluators.grounding.hint import Hints
 from evalspan_evaluators.grounding.index import Fact, Index, Record
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.reach import may_reach
 from evalspan_evaluators.grounding.text import STOP_WORDS, kept_if_short, key_words, stem, words
-from evalspan_evaluators.grounding.unit import dimension
+from evalspan_evaluators.grounding.unit import dimension, measure
 
 __all__ = ["Derivation", "derive"]
 
@@ -111,7 +112,7 @@ def _plain_steps(target: _Target, a: float, b: float, hints: Hints) -> Iterator[
     yield from _sums(target, a, b, hints)
     if hints.priced and target.long and abs(a) != 1 and abs(b) != 1:
         yield a * b, f"{_text(a)} * {_text(b)}"
-    if hints.ratio and not target.scaled:
+    if hints.ratio and (not target.scaled or "per" in hints.words):
         for x, y in ((a, b), (b, a)):
             if y and abs(x) != abs(y) and y != 1:
                 yield x / y, f"{_text(x)} / {_text(y)}"
@@ -162,9 +163,10 @@ def derive(claim: Claim, hints: Hints, index: Index, others: Sequence[Claim]) ->
     scale = claim.quantity.scale
     if hints.words not in index.groups:
         index.groups[hints.words] = list(_groups(index, hints))
+    kind = "" if claim.kind == "duration" else measure((claim.quantity.unit,))
     tries = _MAX_TRIES
     for group in index.groups[hints.words]:
-        values = _values(group, timed=claim.kind == "duration")
+        values = _values(group, timed=claim.kind == "duration", kind=kind)
         if values and tries > 0:
             plain = scale == 1 or scale in index.scales(group[0].record.source)
             derived = _from_group(target if plain else strict, values, hints)
@@ -174,7 +176,10 @@ def derive(claim: Claim, hints: Hints, index: Index, others: Sequence[Claim]) ->
     return None
 
 
-def _values(group: list[Fact], *, timed: bool) -> list[tuple[float, Fact]]:
+def _values(group: list[Fact], *, timed: bool, kind: str) -> list[tuple[float, Fact]]:
+    if kind:
+        # Degrees are no difference of heart beats.
+        group = [f for f in group if measure((f.quantity.unit if f.quantity else "", *key_stems(f.key))) in ("", kind)]
     if timed:
         group = [f for f in group if f.quantity is not None and dimension(f.quantity.unit) == "time"]
     return [(v, f) for f in group if (v := number_of(f)) is not None]
@@ -261,10 +266,15 @@ def _across(rows: Iterable[list[Fact]], overlap: "_Overlap") -> Iterator[list[Fa
     results: dict[int, list[Fact]] = {}
     for group in rows:
         record = group[0].record
-        if record.prose is None and not any(str(r.key)[:1] in ".[" for r in record.chain()):
+        if record.prose is None and not any(map(_is_row, record.chain())):
             around = overlap.key(record.named_key) if record.parent is not None else 0
             results.setdefault(id(record.source), []).extend(f for f in group if around or overlap.key(f.key))
     yield from (group for group in results.values() if 2 <= len(group) <= _MAX_GROUP)
+
+
+def _is_row(record: Record) -> bool:
+    """Whether a record is one of several of a list."""
+    return str(record.key)[:1] in ".[" and record.parent is not None and len(record.parent.children) > 1
 
 
 def _grid(index: Index) -> tuple[list[list[Fact]], list[list[Fact]]]:

@@ -5,8 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.context import attribute_match, context_of, key_stems, tail_of, without_span
-from evalspan_evaluators.grounding.fitness import comparable, is_bookkeeping
+from evalspan_evaluators.grounding.context import (
+    attribute_match,
+    context_of,
+    key_stems,
+    own_name,
+    stems_of,
+    tail_of,
+    without_span,
+)
+from evalspan_evaluators.grounding.fitness import comparable, is_bookkeeping, is_small
 from evalspan_evaluators.grounding.index import Fact, Record
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.unit import measure
@@ -23,6 +31,8 @@ _MOST_FIELDS = 80
 _HEARD = ("user", "system_prompt", "tool_arguments", "earlier_turn")
 #: `p95`, `q3`: names with a number of their own.
 _CODE = re.compile(r"(?<![A-Za-z\d])[A-Za-z]{1,6}\d{1,4}(?![A-Za-z\d])")
+_BREAK = re.compile(r"[,;:.]\s|\b(?:and|but|while|with|und|et|y|e)\b|[、，。（(]", re.IGNORECASE)
+_LONGEST = 120
 _SHARES = frozenset(("rate", "pct", "percent", "percentag", "ratio", "share"))
 _SIGNED = frozenset(("chang", "change", "delta", "diff", "differenc", "growth", "return", "performanc", "variation"))
 _DOWN = re.compile(
@@ -90,14 +100,20 @@ def named_field(around: Around, claim: Claim, found: Sequence[Fact], says: Calla
         return None
     text, sentence = around.text, around.sentence
     ahead = text[max(around.before, sentence[0]) : claim.start]
-    if len(ahead) > 120:
+    if around.before > sentence[0]:
+        # What follows another value without a break may belong to that one.
+        breaks = [m.end() for m in _BREAK.finditer(ahead)]
+        ahead = ahead[breaks[-1] :] if breaks else ""
+    if len(ahead) > _LONGEST:
         return None
     codes = {code.lower() for code in _CODE.findall(ahead)}
-    context = context_of(text, claim.start, claim.end, sentence)
-    near = context_of(ahead, len(ahead), len(ahead), (0, len(ahead))).before[-4:] + _behind(text, claim, sentence)
+    said = frozenset(stems_of(text[sentence[0] : sentence[1]]))
+    near = context_of(ahead, len(ahead), len(ahead), (0, len(ahead))).before[-4:]
+    if not is_small(claim):
+        near += _behind(text, claim, sentence)  # behind a small number stands what it counts
     meant: Fact | None = None
     for fact in found:
-        other = _other(fact, near, codes, context.all, says)
+        other = _other(fact, near, codes, said, says)
         if other is None:
             return None
         meant = meant or other
@@ -116,14 +132,19 @@ def _other(
     own = _codes(fact.key)
     if codes & own or (own and not codes) or is_bookkeeping(fact):
         return None
-    if not own and (attribute_match(around, fact) > _UNNAMED or not around.isdisjoint(key_stems(fact.key))):
-        return None
+    fields = [f for f in _fields(fact.record) if f is not fact and f.key != fact.key and says(f)]
+    if own or codes:
+        return next((f for f in fields if codes & _codes(f.key)), None)
+    parts = frozenset(key_stems(fact.key))
+    if own_name(tuple(around), fact) > _UNNAMED or not around.isdisjoint(parts):
+        # Its own words are said too, so only a field is meant that says more: `prev_revenue` of `revenue`.
+        fields = [f for f in fields if parts < frozenset(key_stems(f.key))]
     best: tuple[float, Fact] | None = None
-    for other in _fields(fact.record):
-        if other is fact or other.key == fact.key or not says(other):
-            continue
-        theirs = _codes(other.key)
-        match = float(bool(codes & theirs)) if codes or theirs else attribute_match(near, other)
+    for other in fields:
+        if other.record is fact.record:
+            match = own_name(near, other)
+        else:
+            match = attribute_match(near, other) if attribute_match(around, fact) <= _UNNAMED else 0.0
         if match >= _NAMED and (best is None or match > best[0]):
             best = (match, other)
     return best[1] if best is not None else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from evalspan_evaluators.grounding.bind import Scope, closeness, linked, same_key
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.context import Context, attribute_match
+from evalspan_evaluators.grounding.context import Context, attribute_match, key_stems
 from evalspan_evaluators.grounding.count import Counts
 from evalspan_evaluators.grounding.field import may_mean, other_currency, other_sign, share_of_same
 from evalspan_evaluators.grounding.fitness import (
@@ -24,6 +24,7 @@ from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.reckon import OF
 from evalspan_evaluators.grounding.series import check_series
 from evalspan_evaluators.grounding.text import stem
+from evalspan_evaluators.grounding.unit import dimension
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
 __all__ = ["Figures"]
@@ -73,7 +74,7 @@ class Figures(Counts):
                 self.bound.add(context.sentence)
             return bound
         if is_small(claim):
-            return self.small(claim, context, found)
+            return self.small(claim, context, scope, found)
         if found:
             other = self.other_record(claim, scope, found) if claim.kind != "percent" else None
             best = max(found[:200], key=lambda f: attribute_match(context.all, f))
@@ -116,10 +117,12 @@ class Figures(Counts):
 
     def by_field(self, claim: Claim, context: Context, found: Sequence[Fact]) -> ClaimVerdict | None:
         """Contradicted where the words name another field of the record, unless the value follows from others."""
-        fact = self.named_field(claim, context, found, may_mean(claim, found[0])) if found else None
+        if not found or (claim.quantity is not None and claim.quantity.worded):
+            return None
+        fact = self.named_field(claim, context, found, may_mean(claim, found[0]))
         if fact is None:
             return None
-        derived = None if is_small(claim) else self.derived(claim, context)
+        derived = self.derived(claim, context, bold=False) if not is_small(claim) and self.hinted(context) else None
         return derived or ClaimVerdict(claim=claim, outcome="contradicted", fact=fact, code="OTHER_FIELD")
 
     def by_attribute(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
@@ -162,6 +165,8 @@ class Figures(Counts):
             if named >= 0.5:
                 return ClaimVerdict(claim=claim, outcome="supported", fact=fact)
         derived = self.derived(claim, context) if self.hinted_here(claim, context) else None
+        if derived is None and is_small(claim) and all(_has_other_unit(f, field.words) for f in field.facts):
+            return ClaimVerdict(claim=claim, outcome="not_checkable")  # `three doses` are no `dose_mg`
         return derived or ClaimVerdict(claim=claim, outcome="contradicted", fact=field.facts[0], code="OTHER_VALUE")
 
     def beside(self, mention: Mention, scope: Scope) -> list[Mention]:
@@ -242,6 +247,12 @@ class Figures(Counts):
                 if verdict is not None:
                     found.append(verdict)
         return found
+
+
+def _has_other_unit(fact: Fact, named: Sequence[str]) -> bool:
+    """Whether a key ends with a unit of measure that the words do not say."""
+    stems = key_stems(fact.key)
+    return len(stems) > 1 and bool(dimension(stems[-1])) and dimension(stems[-1]) != "time" and stems[-1] not in named
 
 
 def _belongs(found: Sequence[Fact], scope: Scope) -> bool:

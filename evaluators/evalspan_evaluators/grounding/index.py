@@ -54,6 +54,8 @@ _MANY = 5
 _SHORT = 80
 #: Letters of all texts that are parsed as JSON.
 _MAX_JSON = 1_500_000
+#: JSON inside a text of JSON is read so many times over.
+_MAX_NESTED = 3
 #: Items of one list looked at.
 _MAX_ITEMS = 20_000
 
@@ -226,6 +228,7 @@ class Index:
         self._facts = 0
         self._letters = 0
         self._parsed = 0
+        self._nested = 0
         # What the run itself brought last is read first, should there be more than can be read.
         last = next((s for s in reversed(read) if s.kind == "tool_result"), None)
         for source in read if sum(map(_size, read)) < _MAX_TEXTS else reversed(read):
@@ -273,8 +276,8 @@ class Index:
                 for day in found.days:
                     self.days.setdefault(day, []).append(fact)
 
-    def _walk(self, source: Source, content: Any) -> None:
-        root = self._record(source, None, "$")
+    def _walk(self, source: Source, content: Any, parent: Record | None = None, key: str = "$") -> None:
+        root = self._record(source, parent, key)
         stack: list[tuple[Record, str, Any]] = [(root, "", content)]
         while stack:
             if self._facts > _MAX_FACTS:
@@ -340,9 +343,15 @@ class Index:
         if value is None or value == "":
             return
         self._facts += 1
-        if isinstance(value, str) and (len(value) > _SHORT or "\n" in value):
-            self._text(record.source, record, fold(value), key)
-            return
+        if isinstance(value, str):
+            if value[:1] in ("{", "[") and (inner := self._embedded(value)) is not None:
+                self._nested += 1
+                self._walk(record.source, inner, record, key or f"[{place}]")
+                self._nested -= 1
+                return
+            if len(value) > _SHORT or "\n" in value:
+                self._text(record.source, record, fold(value), key)
+                return
         fact = Fact(record, key, value, place)
         record.facts.append(fact)
         if isinstance(value, str):
@@ -351,6 +360,13 @@ class Index:
             self.flags.append(fact)
         elif isinstance(value, (int, float)) and -_HUGE < value < _HUGE:
             self.numbers.append((abs(float(value)), fact))
+
+    def _embedded(self, text: str) -> Any:
+        """JSON written as a text inside of JSON, as tools' text parts often are; None when it is something else."""
+        if self._nested >= _MAX_NESTED or text.rstrip()[-1:] not in ("}", "]"):
+            return None
+        self._parsed += len(text)
+        return read_literal(text) if self._parsed <= _MAX_JSON else None
 
     def _string(self, fact: Fact, value: str) -> None:
         low, form = _form(value)
@@ -409,7 +425,7 @@ class Index:
         self.cut = self.cut or len(text) > room
         text = text[:room]
         self._letters += len(text)
-        rest = read_tables(text, record, self) if parent is None else text
+        rest = read_tables(text, record, self)
         for start, end in sentences(rest):
             if self._facts > _MAX_FACTS:
                 self.cut = True

@@ -76,7 +76,7 @@ def _is_approximate(text: str, at: int) -> bool:
     words = text[max(0, at - 20) : at].rstrip(" ($€£~≈").rsplit(None, 2)
     if not words:
         return False
-    word = words[-1].lower().strip(".")
+    word = words[-1].lower().strip(".([")
     if word in ("to", "de"):
         return len(words) > 1 and words[-2].lower() in ("up", "close", "equal", "près", "plus", "más", "mais", "cerca")
     return word in APPROXIMATE or word[-1:] in "約约"

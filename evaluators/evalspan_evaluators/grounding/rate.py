@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.context import fact_words
+from evalspan_evaluators.grounding.context import fact_words, key_stems
 from evalspan_evaluators.grounding.derive import Derivation
 from evalspan_evaluators.grounding.fitness import clashes
 from evalspan_evaluators.grounding.index import Fact, Index
@@ -25,6 +25,9 @@ _OUT_OF = re.compile(
 )
 _ROUND = frozenset((10, 100, 1_000, 10_000, 100_000, 1_000_000))
 _SHARES = frozenset(("rate", "pct", "percent", "percentag", "ratio", "share", "fraction", "quota", "quote", "taux"))
+_EACH = frozenset(
+    ("price", "rate", "cost", "fare", "fee", "per", "each", "unit", "dos", "dose", "total", "salary", "wage")
+)
 #: Fewer digits are met by chance too often.
 _FEW_DIGITS = 3
 _MOST_TIMES = 1_000
@@ -54,12 +57,17 @@ def out_of(text: str, claim: Claim, claims: Sequence[Claim], index: Index) -> De
         if not second:
             continue
         part, whole = (first, second[0]) if second[0].start > first.start else (second[0], first)
-        if part.quantity is None or whole.quantity is None or whole.quantity.value not in _ROUND:
+        if part.quantity is None or whole.quantity is None:
+            continue
+        one = part.quantity.value == 1
+        if not one and whole.quantity.value not in _ROUND:
             continue
         gap = text[part.start + len(part.quantity.digits) : whole.start]
         if _OUT_OF.fullmatch(gap) is None or not 0 < part.quantity.value < whole.quantity.value:
             continue
-        share, step = part.quantity.value / whole.quantity.value, part.quantity.step / whole.quantity.value
+        share = part.quantity.value / whole.quantity.value
+        # `1 in 17`: the second number is the rounded one.
+        step = 0.5 * share / (whole.quantity.value - 0.5) if one else part.quantity.step / whole.quantity.value
         for fact in _shares(index, share, step):
             return Derivation(f"{part.quantity.value:g} / {whole.quantity.value:g}", fact)
     return None
@@ -86,16 +94,22 @@ def _shares(index: Index, share: float, step: float) -> Iterator[Fact]:
 def multiple(claim: Claim, counts: Iterable[Claim], index: Index) -> Derivation | None:
     """`10 shares would cost $1,874.20`: a value of the sources times a count of the answer or the question."""
     q = claim.quantity
-    if q is None or q.percent or len(q.digits.strip("0.,").replace(".", "").replace(",", "")) < _FEW_DIGITS:
+    if q is None or q.percent:
         return None
+    few = len(q.digits.strip("0.,").replace(".", "").replace(",", "")) < _FEW_DIGITS
     for count in counts:
         times = count.quantity.value if count.quantity is not None else 0.0
         if count is claim or not 2 <= times <= _MOST_TIMES or times != int(times):
             continue
         for fact in index.near(q.value / times, q.step / times * 1.02):
-            if not clashes(claim, fact) and _is_precise(fact):
+            if not clashes(claim, fact) and (_is_each(fact) or (_is_precise(fact) and not few)):
                 return Derivation(f"{number_of(fact) or 0.0:.10g} * {times:g}", fact)
     return None
+
+
+def _is_each(fact: Fact) -> bool:
+    """Whether a value says what one of something is: a price, a rate, a dose."""
+    return fact.record.prose is None and not _EACH.isdisjoint(key_stems(fact.key))
 
 
 def _is_precise(fact: Fact) -> bool:

@@ -51,7 +51,8 @@ class Reading:
         self, claim: Claim, context: Context, found: Sequence[Fact], says: Callable[[Fact], bool]
     ) -> Fact | None:
         """The field the words next to a claim name, where only other fields hold its value."""
-        before = max((c.end for c in self.claims if c.end <= claim.start), default=0)
+        # Not `24-hour`: such a number is part of a name.
+        before = max((c.end for c in self.claims if c.end <= claim.start and self.text[c.end] != "-"), default=0)
         return named_field(Around(self.text, before, context.sentence), claim, found, says)
 
     def elsewhere(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:

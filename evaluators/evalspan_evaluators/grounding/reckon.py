@@ -11,6 +11,7 @@ from evalspan_evaluators.grounding.fitness import MOST_ALIKE, clashes, digit_lik
 from evalspan_evaluators.grounding.hint import hints_of
 from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.lookup import number_of
+from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.rate import complement, multiple, out_of
 from evalspan_evaluators.grounding.reading import Reading
 from evalspan_evaluators.grounding.rough import bound_of, equivalent, find_within
@@ -22,6 +23,8 @@ _PAIR_AFTER = re.compile(r"\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?\d")
 _PAIR_BEFORE = re.compile(r"\d\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?$")
 #: A number `of` something.
 OF = re.compile(r"\s+(?:of|von|der|vom|de|des|du|del|do|da)\b")
+_BOTH = re.compile(r"\b(?:both|twice|beide|doppelt|les deux|ambos|ambas|os dois)\b", re.IGNORECASE)
+_TELLING_DIGITS = 4
 #: Values looked at for the one a wrong number most likely stands for.
 _MOST_GUESSES = 3000
 #: Words name a value this well, at least, where it may be the one meant.
@@ -32,16 +35,29 @@ _SLACK = 1e-9
 class Reckoning(Reading):
     """Calculations that lead to a number, and guesses at the true one."""
 
-    def derived(self, claim: Claim, context: Context) -> ClaimVerdict | None:
-        """Supported by a small formula over the sources or over the answer's own numbers."""
+    def derived(self, claim: Claim, context: Context, *, bold: bool = True) -> ClaimVerdict | None:
+        """Supported by a small formula over the sources or over the answer's own numbers.
+
+        Args:
+            claim: The number.
+            context: The words around it.
+            bold: Try differences that no word asks for, where the number has many digits.
+        """
+        assert claim.quantity is not None
         start, end = context.sentence
         asked = "" if is_small(claim) else self.question
         hints = hints_of(self.text[start:end], asked)
         if claim.kind == "percent" and OF.match(self.text, claim.end):
             hints = replace(hints, ratio=True, share=True)
+        digits = claim.quantity.digits.replace(".", "").replace(",", "").strip("0")
+        if bold and len(digits) >= _TELLING_DIGITS and not claim.quantity.percent:
+            hints = replace(hints, difference=True)  # so many digits seldom come out by chance
         found = derive(claim, hints, self.index, self.claims)
         if found is None:
             counts = [c for c in self.claims if start <= c.start < end] + self.asked
+            if both := _BOTH.search(self.text, start, end):
+                two = Quantity(both.start(), both.end(), both[0], (2.0,), worded=True)
+                counts.append(Claim("number", both[0], both.start(), both.end(), quantity=two))
             found = multiple(claim, counts, self.index)
         return proved(claim, found) if found is not None else None
 
