@@ -21,6 +21,7 @@ from evalspan_collector.neighbourhood import Neighbourhood
 from evalspan_collector.pending import PendingTrace, PendingTraces, TraceKey, in_shard
 from evalspan_collector.prices import Prices
 from evalspan_collector.recent import KnownRun, RecentTraces
+from evalspan_collector.records import RunSummary
 from evalspan_collector.run import Run, RunState
 from evalspan_collector.selfmetrics import SelfMetrics
 from evalspan_collector.span import LogRecord, Span
@@ -232,7 +233,7 @@ class Assembler:
         due = {trace.key[1]: trace for trace in traces}
         changes = {trace.key: trace.changes for trace in traces}
         light = loaded.load_due(due)
-        outcomes = [
+        assembled = [
             self._assemble_group(group, loaded, now_ns)
             for group in gather(
                 light,
@@ -243,6 +244,7 @@ class Assembler:
                 waits=lambda trace_id: self._pending.knows((project, trace_id)),
             )
         ]
+        outcomes = self._judge_all(assembled, loaded, now_ns)
         self._write(project, outcomes, now_ns)
         self._settle(project, outcomes, due)
         next_ns = {trace_id: outcome.next_ns for outcome in outcomes for trace_id in outcome.group}
@@ -252,8 +254,10 @@ class Assembler:
             else:
                 self._pending.settle(trace.key, changes=changes[trace.key], next_ns=next_ns.get(trace_id))
 
-    def _assemble_group(self, group: Sequence[str], loaded: Loaded, now_ns: int) -> _Outcome:
-        """Assemble traces that belong together, mostly one."""
+    def _assemble_group(
+        self, group: Sequence[str], loaded: Loaded, now_ns: int
+    ) -> tuple[_Outcome, Sequence[Run] | None]:
+        """Assemble traces that belong together, mostly one; None for the runs where that failed."""
         outcome = _Outcome(group)
         spans = [span for trace_id in group for span in loaded.spans.get(trace_id, ())]
         logs = [record for trace_id in group for record in loaded.logs.get(trace_id, ())]
@@ -261,9 +265,26 @@ class Assembler:
             runs = assemble(spans, logs, prices=self._prices)
         except Exception as error:  # noqa: BLE001  # one hostile trace must not stop the others
             self._fail(outcome, now_ns, error)
-            return outcome
-        self._judge(outcome, runs, loaded.runs_in(group), now_ns)
-        return outcome
+            return outcome, None
+        return outcome, runs
+
+    def _judge_all(
+        self, assembled: Sequence[tuple[_Outcome, Sequence[Run] | None]], loaded: Loaded, now_ns: int
+    ) -> list[_Outcome]:
+        """What is to be written of each group; runs that seem new are looked up by their id first.
+
+        A run may have been written before and not be known here: withdrawn since, or of spans that came again with
+        other times. It goes on with the next revision, or its new scores would be hidden behind the old ones.
+        """
+        prior = {id(outcome): loaded.runs_in(outcome.group) for outcome, _ in assembled}
+        known = {run.run_id for runs in prior.values() for run in runs if run.state != "withdrawn"}
+        new = [run.run_id for _, runs in assembled for run in runs or () if run.run_id not in known]
+        written = {run.run_id: run for run in self._stores().last_revisions(loaded.project, new)} if new else {}
+        for outcome, runs in assembled:
+            if runs is not None:
+                before = [_known(written[run.run_id]) for run in runs if run.run_id in written]
+                self._judge(outcome, runs, [*prior[id(outcome)], *before], now_ns)
+        return [outcome for outcome, _ in assembled]
 
     def _fail(self, outcome: _Outcome, now_ns: int, error: Exception) -> None:
         """Try again a few times, then leave the traces until new spans come."""
@@ -278,7 +299,7 @@ class Assembler:
     def _judge(self, outcome: _Outcome, runs: Iterable[Run], prior: Sequence[KnownRun], now_ns: int) -> None:
         """Which runs are to be written, which old ones are gone, and when to look again."""
         inside = set(outcome.group)
-        earlier = {known.run_id: known for known in prior if known.state != "withdrawn"}
+        earlier = {known.run_id: known for known in prior}
         for run in runs:
             closes_ns = closes_at_ns(facts_of(run), self._timing)
             closed = now_ns >= closes_ns
@@ -293,7 +314,11 @@ class Assembler:
             if old is None or _differs(old, revised):
                 outcome.runs.append(revised)
         # A run that reaches beyond this group is not gone because its root is not here.
-        outcome.gone.extend(known.run_id for known in earlier.values() if inside.issuperset(known.trace_ids))
+        outcome.gone.extend(
+            known.run_id
+            for known in earlier.values()
+            if known.state != "withdrawn" and inside.issuperset(known.trace_ids)
+        )
 
     def _settle(self, project: str, outcomes: Iterable[_Outcome], due: Mapping[str, PendingTrace]) -> None:
         """Mark what is finished and what the written runs do not mark, so that no restart looks at it again."""
@@ -337,6 +362,10 @@ def _portions(runs: Iterable[Run]) -> Iterator[list[Run]]:
             portion, steps = [], 0
     if portion:
         yield portion
+
+
+def _known(row: RunSummary) -> KnownRun:
+    return KnownRun(row.run_id, row.trace_ids or (row.trace_id,), row.revision, row.state, row.fingerprint)
 
 
 def _as_stored(known: KnownRun, run: Run) -> Run:

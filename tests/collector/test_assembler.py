@@ -507,6 +507,42 @@ def test_a_trace_that_is_sent_again_with_a_new_root_withdraws_the_old_run(change
     assert found is None or found.state == "withdrawn"
 
 
+def test_a_run_sent_again_with_other_times_after_a_restart_is_its_next_revision() -> None:
+    live = Live()
+    spans = spans_of(1, live)
+    live.receive(spans)
+    live.pass_time(61)
+    again = Live(live.store)
+    again.now_ns = live.now_ns
+    hour = 3600 * SECOND
+    later = [replace(s, start_ns=s.start_ns + hour, end_ns=s.end_ns + hour) for s in received(spans, again)]
+    again.receive([replace(s, output_value="another answer", run_output="another answer") for s in later])
+    again.pass_time(61)
+    run = again.run(spans)
+    assert (run.state, run.revision) == ("amended", 2)
+
+
+def test_a_withdrawn_run_that_comes_back_goes_on_with_the_next_revision() -> None:
+    live = Live()
+    spans = spans_of(1, live)
+    root = next(span for span in spans if span.parent_id is None)
+    live.receive(spans[:2] + spans[3:])
+    live.pass_time(61)
+    live.receive(received([spans[2]], live))
+    live.pass_time(61)
+    first = live.run(spans)
+    assert (first.state, first.revision) == ("amended", 2)
+    outer = replace(root, span_id="f" * 16, name="invoke_agent outer", agent_name="outer")
+    live.receive(received([outer, replace(root, parent_id=outer.span_id)], live))
+    live.pass_time(61)
+    assert live.run(spans).run_id != first.run_id
+    plain = replace(outer, kind=SpanKind.UNKNOWN, operation="", agent_name="", name="GET /", attributes={}, otel_kind=2)
+    live.receive(received([root, plain], live))
+    live.pass_time(61)
+    back = live.run(spans)
+    assert (back.run_id, back.state, back.revision) == (first.run_id, "closed", 3)
+
+
 def test_one_of_several_shards_asks_the_store_which_runs_were_written() -> None:
     live = Live(shard=(0, 2))
     spans = next(s for s in (spans_of(n, live) for n in range(9)) if in_shard(s[0].trace_id, (0, 2)))

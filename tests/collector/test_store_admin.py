@@ -11,7 +11,7 @@ import pyarrow.parquet as _parquet  # type: ignore[import-untyped]  # ships no s
 import pytest
 
 from evalspan.errors import InputError, StoreError
-from evalspan_collector.records import ScoreRecord
+from evalspan_collector.records import JudgeCallRecord, OutcomeRecord, ScoreRecord
 from evalspan_collector.run import Run
 from evalspan_collector.span import LogRecord, Span
 from evalspan_collector.store.admin import Retention, apply_retention, delete_subject, store_health
@@ -122,6 +122,46 @@ def test_deleting_a_user_removes_every_trace_of_him_from_the_parts(
     assert [s.run_id for s in store.scores(ScoreQuery())] == ["r2"]
     assert len(store.spans("default", [kept])) == 1
     assert _holding(store_process.folder, store, canary) == []
+
+
+def test_what_a_judge_says_of_deleted_data_is_dropped_and_what_it_cost_is_kept(store: ClickHouseStore) -> None:
+    call = JudgeCallRecord(
+        project="default", call_id="c", created_ns=NOW, rule="all", metric="m", run_id="r1", purpose="p", model="j",
+        cost_usd=4.0, error="ann said",
+    )  # fmt: skip
+    store.insert_spans([span("1" * 32, user="ann")], token="t")
+    store.write_runs([run("r1", "1" * 32, "ann")], token="r")
+    store.write_judge_calls([call], token="j")
+    delete_subject(store.client, project="default", user="ann")
+    store.write_scores([score("r1"), score("r9")], token="late")
+    assert [s.run_id for s in store.scores(ScoreQuery())] == ["r9"]
+    assert store.runs(RunQuery()) == []
+    assert store.judge_spend("default", rule=None, since_ns=NOW - 1) == 4.0
+    assert store.client.rows("SELECT run_id, error FROM judge_calls FINAL") == [("", None)]
+
+
+def test_a_run_whose_data_was_deleted_and_came_in_anew_survives_the_next_deletion(store: ClickHouseStore) -> None:
+    for user, trace, name in (("ann", "1" * 32, "r1"), ("bob", "2" * 32, "r2")):
+        store.insert_spans([span(trace, user=user)], token=f"t{name}")
+        store.write_runs([run(name, trace, user)], token=name)
+    delete_subject(store.client, project="default", user="ann")
+    store.write_runs([replace(run("r1", "1" * 32, "ann"), revision=2)], token="again")
+    store.write_scores([replace(score("r1"), run_revision=2)], token="s")
+    delete_subject(store.client, project="default", user="bob")
+    assert [r.run_id for r in store.runs(RunQuery())] == ["r1"]
+    assert [s.run_id for s in store.scores(ScoreQuery())] == ["r1"]
+
+
+def test_what_slipped_in_during_a_deletion_goes_with_the_next(store: ClickHouseStore) -> None:
+    store.write_runs([run("r1", "1" * 32, "ann")], token="r")
+    delete_subject(store.client, project="default", user="ann")
+    store.write_outcomes(
+        [OutcomeRecord(project="default", rule="all", run_id="r1", run_revision=1, outcome="scored", rule_version="1",
+                       created_ns=NOW)],
+        token="o",
+    )  # fmt: skip
+    assert delete_subject(store.client, project="default", user="ann").rows["outcomes"] == 1
+    assert store.outcomes("default", rule="all") == []
 
 
 def _holding(folder: Path, store: ClickHouseStore, text: str) -> list[str]:

@@ -572,6 +572,16 @@ def test_a_withdrawn_run_disappears_with_its_scores(store: Store) -> None:
     assert "withdrawn" in {r.state for r in store.changed_runs(after_ns=0)}
 
 
+def test_the_last_revision_of_a_run_is_found_whatever_its_times_and_state(store: Store) -> None:
+    store.write_runs([run("r1", started_ns=NOW - 10**16, revision=2), run("r2", trace_id="b" * 32)], token="r")
+    store.write_runs([run("r1", state="amended", revision=3)], token="again")
+    store.withdraw_runs("default", ["r2"], now_ns=NOW)
+    found = store.last_revisions("default", ["r1", "r2", "r3"])
+    assert {(r.run_id, r.revision, r.state) for r in found} == {("r1", 3, "amended"), ("r2", 1, "withdrawn")}
+    assert store.last_revisions("other", ["r1"]) == []
+    assert store.last_revisions("default", []) == []
+
+
 def test_a_run_that_comes_back_is_judged_again(store: Store) -> None:
     store.write_runs([run()], token="r1")
     store.write_outcomes([outcome()], token="o")

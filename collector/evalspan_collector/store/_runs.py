@@ -194,6 +194,17 @@ class RunTables:
         )
         return summaries_from(rows)
 
+    def last_revisions(self, project: str, run_ids: Sequence[str]) -> list[RunSummary]:
+        """The newest row of each of these runs, of withdrawn ones too; by the key, so whatever its times are."""
+        if not run_ids:
+            return []
+        rows = self._client.rows(
+            f"SELECT {_COLUMNS} FROM runs WHERE project = {{project:String}} AND run_id IN {{ids:Array(String)}} "
+            "ORDER BY updated_ns DESC LIMIT 1 BY run_id",
+            {"project": project, "ids": list(run_ids)},
+        )
+        return summaries_from(rows)
+
     def of_traces(self, project: str, trace_ids: Sequence[str]) -> list[RunSummary]:
         """Current rows of the runs these traces belong to."""
         if not trace_ids:

@@ -33,7 +33,7 @@ _CONDITIONS: Final = {
 _OUTCOMES: Final = f"SELECT {', '.join(OUTCOME_COLUMNS)} FROM outcomes FINAL"
 
 _RUNS_OF: Final = """
-SELECT run_id, state = 'withdrawn', agent, started_ns FROM runs
+SELECT run_id, state = 'withdrawn', trace_id = '', agent, started_ns FROM runs
 WHERE project = {project:String} AND run_id IN {ids:Array(String)}
 ORDER BY updated_ns DESC LIMIT 1 BY run_id
 """
@@ -89,10 +89,10 @@ class ScoreTables:
         self._clock = clock
 
     def write_scores(self, scores: Sequence[ScoreRecord], token: str) -> None:
-        """Adds scores; one of a withdrawn run is stored as superseded."""
-        if not scores:
-            return
+        """Adds scores; one of a withdrawn run is stored as superseded, one of a run whose data was deleted is not."""
         records = self._completed(scores)
+        if not records:
+            return
         rows = [
             (*(getattr(record, name) for name in SCORE_COLUMNS), (record.run_revision << 64) | record.created_ns)
             for record in records
@@ -107,7 +107,9 @@ class ScoreTables:
                 known[project, str(run_id)] = tuple(facts)
         done: list[ScoreRecord] = []
         for score in scores:
-            withdrawn, agent, started_ns = known.get((score.project, score.run_id), (0, None, 0))
+            withdrawn, bare, agent, started_ns = known.get((score.project, score.run_id), (0, 0, None, 0))
+            if withdrawn and bare:
+                continue  # its data was deleted while it was judged
             done.append(
                 replace(
                     score,

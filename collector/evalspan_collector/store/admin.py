@@ -162,14 +162,35 @@ class Deleted:
 
 _SUBJECTS: Final = {"user": "user_id", "session": "session_id"}
 _BY_TRACE: Final = ("spans", "logs", "arrivals")
-_BY_RUN: Final = ("runs", "steps", "scores", "outcomes", "judge_calls", "annotations", "datasets", "experiments")
+_BY_RUN: Final = ("runs", "steps", "scores", "outcomes", "annotations", "datasets", "experiments")
+#: A row of a run that says only that there was one: what is written of it later is dropped, see `write_scores`.
+_ERASED: Final = "state = 'withdrawn' AND trace_id = ''"
+#: Not those of which something came in anew.
+_ALL_ERASED: Final = """
+SELECT run_id FROM runs WHERE project = {project:String}
+GROUP BY run_id HAVING argMax(state = 'withdrawn' AND trace_id = '', updated_ns)
+"""
+_ERASE: Final = """
+INSERT INTO runs (project, run_id, updated_ns, revision, started_ns, state)
+SELECT project, run_id, greatest({now:Int64}, max(updated_ns) + 1), max(revision), max(started_ns), 'withdrawn'
+FROM runs WHERE project = {project:String} AND run_id IN {ids:Array(String)} GROUP BY project, run_id
+"""
 
 
-def delete_subject(client: Client, *, project: str, user: str | None = None, session: str | None = None) -> Deleted:
+def delete_subject(
+    client: Client,
+    *,
+    project: str,
+    user: str | None = None,
+    session: str | None = None,
+    clock: Callable[[], int] = time.time_ns,
+) -> Deleted:
     """Removes every trace and run of a user or a session, from the disk and not only from sight.
 
     Parts that held the rows are rewritten before this returns; the old ones leave the disk when the engine
-    next cleans up (half a minute in the embedded store). Backups made before are not touched.
+    next cleans up (half a minute in the embedded store). Backups made before are not touched. The ids of the runs stay,
+    so that a judge's answer that is still under way is dropped when it comes; so does what was spent on judging them,
+    without the run's id. What slipped through in the moment of a deletion goes with the next one.
 
     Raises:
         InputError: Neither or both of user and session are given.
@@ -192,20 +213,39 @@ def delete_subject(client: Client, *, project: str, user: str | None = None, ses
         f"SELECT DISTINCT run_id FROM runs WHERE {where}", {"project": project, "traces": sorted(traces)}
     )
     ids.update(str(row[0]) for row in of_traces)
+    if ids:
+        client.execute(_ERASE, {"project": project, "ids": sorted(ids), "now": clock()}, {"async_insert": 0})
+    erased = client.rows(_ALL_ERASED, parameters)
+    all_ids = sorted(ids.union(str(row[0]) for row in erased))
     removed: dict[str, int] = {}
-    for tables, key, values in ((_BY_TRACE, "trace_id", traces), (_BY_RUN, "run_id", ids)):
+    for tables, key, values in ((_BY_TRACE, "trace_id", sorted(traces)), (_BY_RUN, "run_id", all_ids)):
         for table in tables:
-            removed[table] = _delete(client, table, key, project, sorted(values)) if values else 0
+            removed[table] = _delete(client, table, key, project, values) if values else 0
+    removed["judge_calls"] = _forget_calls(client, project, all_ids) if all_ids else 0
     return Deleted(traces=len(traces), runs=len(ids), rows=removed)
 
 
 def _delete(client: Client, table: str, key: str, project: str, values: Sequence[str]) -> int:
     where = f"project = {{project:String}} AND {key} IN {{values:Array(String)}}"
+    if table == "runs":
+        where += f" AND NOT ({_ERASED})"
     parameters = {"project": project, "values": list(values)}
     count = int(client.rows(f"SELECT count() FROM {table} WHERE {where}", parameters)[0][0])
     if count:
         local, everywhere = _local(client, table)
         client.execute(f"ALTER TABLE {local}{everywhere} DELETE WHERE {where}", parameters, {"mutations_sync": 2})
+    return count
+
+
+def _forget_calls(client: Client, project: str, ids: Sequence[str]) -> int:
+    """Keeps what judge calls cost, since a daily cap counts it, but not whose runs they were about."""
+    where = "project = {project:String} AND run_id IN {ids:Array(String)}"
+    parameters = {"project": project, "ids": list(ids)}
+    count = int(client.rows(f"SELECT count() FROM judge_calls WHERE {where}", parameters)[0][0])
+    if count:
+        local, everywhere = _local(client, "judge_calls")
+        change = f"ALTER TABLE {local}{everywhere} UPDATE run_id = '', error = NULL WHERE {where}"
+        client.execute(change, parameters, {"mutations_sync": 2})
     return count
 
 

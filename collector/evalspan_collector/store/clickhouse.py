@@ -163,6 +163,10 @@ class ClickHouseStore:
         """Current revisions of the runs these traces belong to."""
         return self._runs.of_traces(project, trace_ids)
 
+    def last_revisions(self, project: str, run_ids: Sequence[str]) -> list[RunSummary]:
+        """The newest row of each of these runs, of withdrawn ones too."""
+        return self._runs.last_revisions(project, run_ids)
+
     def changed_runs(self, *, after_ns: int, limit: int = 500) -> list[RunSummary]:
         """Closed, amended or withdrawn runs whose row is newer than `after_ns`, oldest first."""
         return self._runs.changed(after_ns, limit)

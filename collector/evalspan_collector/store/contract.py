@@ -289,6 +289,10 @@ class Store(Protocol):
         """Current revisions, newest start first."""
         ...
 
+    def last_revisions(self, project: str, run_ids: Sequence[str]) -> list[RunSummary]:
+        """The newest row of each of these runs that was ever written, of withdrawn ones too, in no order."""
+        ...
+
     def runs_of_traces(self, project: str, trace_ids: Sequence[str]) -> list[RunSummary]:
         """Current revisions of the runs these traces belong to."""
         ...

@@ -283,6 +283,11 @@ class MemoryStore:
         found = [r for r in self._current() if r.project == project and wanted & set(r.trace_ids)]
         return sorted(found, key=lambda r: (r.started_ns, r.run_id))
 
+    def last_revisions(self, project: str, run_ids: Sequence[str]) -> list[RunSummary]:
+        """The newest row of each of these runs, of withdrawn ones too."""
+        with self._guard:
+            return [self._runs[project, run_id] for run_id in run_ids if (project, run_id) in self._runs]
+
     def changed_runs(self, *, after_ns: int, limit: int = 500) -> list[RunSummary]:
         """Closed, amended or withdrawn runs whose row is newer than `after_ns`, oldest first."""
         with self._guard:
