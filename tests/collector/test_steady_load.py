@@ -49,11 +49,15 @@ class Samples:
         self.descriptors.append(process.descriptors())
 
     def slope_mb_per_min(self) -> float:
-        """Growth of resident memory by least squares."""
-        mean_t = sum(self.at_s) / len(self.at_s)
-        mean_y = sum(self.resident) / len(self.resident)
-        over = sum((t - mean_t) * (y - mean_y) for t, y in zip(self.at_s, self.resident, strict=True))
-        under = sum((t - mean_t) ** 2 for t in self.at_s)
+        """Growth of resident memory by least squares, over the second half of the time.
+
+        What a collector remembers of recent traces fills for half an hour at 700 spans per second.
+        """
+        late = [(t, y) for t, y in zip(self.at_s, self.resident, strict=True) if t >= self.at_s[-1] / 2]
+        mean_t = sum(t for t, _ in late) / len(late)
+        mean_y = sum(y for _, y in late) / len(late)
+        over = sum((t - mean_t) * (y - mean_y) for t, y in late)
+        under = sum((t - mean_t) ** 2 for t, _ in late)
         return over / under * 60 / (1 << 20)
 
 
