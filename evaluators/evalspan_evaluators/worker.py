@@ -29,6 +29,8 @@ __all__ = ["TickReport", "Worker", "WorkerLimits"]
 _log = structlog.get_logger(__name__)
 _NS = 1_000_000_000
 _RECEIVED_VERSION = "1"
+#: Outcomes over budget that are looked through for runs to evaluate.
+_MOST_REPLAYED = 10_000
 #: Reason of the mark that is written before an evaluation; found later, it tells that the evaluation never ended.
 _BEING_SCORED = "being scored"
 #: Reason of a run that was taken and given back because the worker was told to stop: no try of it counts.
@@ -440,16 +442,12 @@ class Worker:
         return written
 
     async def _over_budget(self, rule: Rule) -> list[_Job]:
-        found = await self._call(lambda: self._store.outcomes(rule.project, rule=rule.name, limit=1000))
+        ask = partial(self._store.outcomes, rule.project, rule=rule.name, name="over_budget", limit=_MOST_REPLAYED)
+        found = [o for o in await self._call(ask) if o.rule_version == rule.version]
         jobs: list[_Job] = []
-        for outcome in found:
-            if outcome.outcome != "over_budget" or outcome.rule_version != rule.version:
-                continue
-            summary = await self._call(partial(self._store.run_summary, outcome.project, outcome.run_id))
-            if summary is not None and summary.revision == outcome.run_revision:
-                jobs.append(_Job(rule, summary, outcome.attempt))
-            if len(jobs) >= self._limits.batch:
-                break
+        while found and len(jobs) < self._limits.batch:  # of many, most may be of revisions that are no more
+            page, found = found[: self._limits.batch], found[self._limits.batch :]
+            jobs += [_Job(rule, run, o.attempt) for o, run in await self._reader.still_there(page)]
         return jobs
 
     # writing

@@ -774,6 +774,8 @@ def test_outcomes_are_replaced_by_newer_ones(store: Store) -> None:
     (found,) = store.outcomes("default")
     assert (found.outcome, found.attempt, found.reason) == ("error", 3, "x")
     assert store.outcomes("default", run_ids=["none"]) == []
+    assert store.outcomes("default", name=found.outcome) == [found]
+    assert store.outcomes("default", name="over_budget") == []
     assert len(store.outcomes(None, rule="all")) == 1
 
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -506,6 +507,26 @@ async def test_a_cap_stops_the_judge_before_the_call_and_the_runs_are_judged_the
     await bench.tick()
     assert len(tape.sent) == 4
     assert {name for name, _ in bench.outcomes().values()} == {"scored"}
+
+
+async def test_every_run_over_budget_is_judged_later_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    tape = Tape()
+    bench = Bench(rule(Asked(), max_usd_per_day=1.0), judge=judge_of(tape), limits=WorkerLimits(replay_s=1.0))
+    for i in range(1_100):
+        bench.add(f"r{i:04}")
+    for _ in range(80):
+        await bench.tick(1)
+    assert Counter(o.outcome for o in bench.store.outcomes("default", rule="r", limit=2_000)) == {
+        "over_budget": 1_099,
+        "scored": 1,
+    }
+    object.__setattr__(bench.config.rules[0], "max_usd_per_day", 1e6)  # as an edited file says
+    bench.now += DAY * S
+    bench.worker = bench.started()
+    for _ in range(80):
+        await bench.tick(1)
+    assert Counter(o.outcome for o in bench.store.outcomes("default", rule="r", limit=2_000)) == {"scored": 1_100}
+    assert len(tape.sent) == 1_100
 
 
 async def test_the_cap_over_all_rules_counts_what_the_ledger_already_holds() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from evalspan_collector.records import JudgeCallRecord, OutcomeRecord, ScoreRecord
+from evalspan_collector.records import JudgeCallRecord, OutcomeName, OutcomeRecord, ScoreRecord
 from evalspan_collector.store._current import WIDE_NS, current_scores, project_condition, written_since
 from evalspan_collector.store.client import Client
 from evalspan_collector.store.contract import ScoreQuery
@@ -181,9 +181,8 @@ class ScoreTables:
         rows = [tuple(getattr(outcome, name) for name in OUTCOME_COLUMNS) for outcome in outcomes]
         self._insert("outcomes", OUTCOME_COLUMNS, rows, token)
 
-    def outcomes(
-        self, project: str | None, run_ids: Sequence[str] | None, rule: str | None, limit: int
-    ) -> list[OutcomeRecord]:
+    def outcomes(self, project: str | None, run_ids: Sequence[str] | None, rule: str | None,
+                 name: OutcomeName | None, limit: int) -> list[OutcomeRecord]:  # fmt: skip
         """Current outcomes, newest first."""
         condition, parameters = project_condition(project)
         conditions = [condition]
@@ -193,6 +192,9 @@ class ScoreTables:
         if rule is not None:
             conditions.append("rule = {rule:String}")
             parameters["rule"] = rule
+        if name is not None:  # of the newest row alone: a filter on a column outside of the key comes after FINAL
+            conditions.append("outcome = {name:String}")
+            parameters["name"] = name
         rows = self._client.rows(
             f"{_OUTCOMES} WHERE {' AND '.join(conditions)} "
             "ORDER BY created_ns DESC, run_id, rule, run_revision DESC LIMIT {limit:UInt32}",

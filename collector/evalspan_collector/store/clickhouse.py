@@ -8,6 +8,7 @@ from evalspan_collector.records import (
     AlertEvent,
     AlertState,
     JudgeCallRecord,
+    OutcomeName,
     OutcomeRecord,
     RunSummary,
     ScoreRecord,
@@ -195,11 +196,10 @@ class ClickHouseStore:
         """Add outcomes; a newer one of the same (rule, run, revision) supersedes."""
         self._scores.write_outcomes(outcomes, token)
 
-    def outcomes(
-        self, project: str | None, *, run_ids: Sequence[str] | None = None, rule: str | None = None, limit: int = 1000
-    ) -> list[OutcomeRecord]:
+    def outcomes(self, project: str | None, *, run_ids: Sequence[str] | None = None, rule: str | None = None,
+                 name: OutcomeName | None = None, limit: int = 1000) -> list[OutcomeRecord]:  # fmt: skip
         """Current outcomes, newest first."""
-        return self._scores.outcomes(project, run_ids, rule, limit)
+        return self._scores.outcomes(project, run_ids, rule, name, limit)
 
     def write_judge_calls(self, calls: Sequence[JudgeCallRecord], *, token: str) -> None:
         """Add calls to the ledger."""

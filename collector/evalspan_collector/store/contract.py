@@ -9,6 +9,7 @@ from evalspan_collector.records import (
     AlertEvent,
     AlertState,
     JudgeCallRecord,
+    OutcomeName,
     OutcomeRecord,
     RunSummary,
     ScoreRecord,
@@ -315,8 +316,8 @@ class Store(Protocol):
         ...
 
     def outcomes(self, project: str | None, *, run_ids: Sequence[str] | None = None, rule: str | None = None,
-                 limit: int = 1000) -> list[OutcomeRecord]:  # fmt: skip
-        """Current outcomes, newest first."""
+                 name: OutcomeName | None = None, limit: int = 1000) -> list[OutcomeRecord]:  # fmt: skip
+        """Current outcomes, newest first; of a name, those that are it now."""
         ...
 
     def unjudged_runs(

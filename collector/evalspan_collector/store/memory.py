@@ -12,6 +12,7 @@ from evalspan_collector.records import (
     AlertEvent,
     AlertState,
     JudgeCallRecord,
+    OutcomeName,
     OutcomeRecord,
     RunSummary,
     ScoreRecord,
@@ -376,16 +377,12 @@ class MemoryStore:
                 if old is None or outcome.created_ns >= old.created_ns:
                     self._outcomes[key] = outcome
 
-    def outcomes(
-        self, project: str | None, *, run_ids: Sequence[str] | None = None, rule: str | None = None, limit: int = 1000
-    ) -> list[OutcomeRecord]:
+    def outcomes(self, project: str | None, *, run_ids: Sequence[str] | None = None, rule: str | None = None,
+                 name: OutcomeName | None = None, limit: int = 1000) -> list[OutcomeRecord]:  # fmt: skip
         """Current outcomes, newest first."""
         with self._guard:
-            found = [
-                o
-                for o in self._outcomes.values()
-                if project in (None, o.project) and (run_ids is None or o.run_id in run_ids) and rule in (None, o.rule)
-            ]
+            mine = [o for o in self._outcomes.values() if project in (None, o.project) and rule in (None, o.rule)]
+        found = [o for o in mine if (run_ids is None or o.run_id in run_ids) and name in (None, o.outcome)]
         return sorted(found, key=lambda o: (-o.created_ns, o.run_id, o.rule, -o.run_revision))[:limit]
 
     def write_judge_calls(self, calls: Sequence[JudgeCallRecord], *, token: str) -> None:
