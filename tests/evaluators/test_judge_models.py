@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apparatus.processes import free_port
 
 from evalspan.errors import BudgetError, JudgeError, JudgeRefusedError, StoreUnreachableError
 from evalspan.testing import Recorder
@@ -444,6 +445,53 @@ async def test_a_cap_is_reserved_before_the_call_and_settled_after_it(api: Scrip
     assert score.error is not None
     assert "cap" in score.error
     assert len(api.requests) == 1
+
+
+def judge_by(kind: str, url: str, budget: SpendCap, entries: list[LedgerEntry]) -> AnthropicJudge | OpenAIJudge:
+    limits = JudgeLimits(attempts=2, request_s=0.3, first_wait_s=0.01)
+    more: dict[str, Any] = {"limits": limits, "budget": budget, "ledger": entries.append, "pricer": lambda *_: 1.0}
+    if kind == "anthropic":
+        return AnthropicJudge("m", base_url=url, api_key="k", **more)
+    return OpenAIJudge("m", base_url=f"{url}/v1", api_key="k", **more)
+
+
+async def ask(judge: AnthropicJudge | OpenAIJudge) -> None:
+    try:
+        with pytest.raises(JudgeError):
+            await judge.ask(JudgeRequest(purpose="p", instructions="i", data={"a": "b"}, schema=SCHEMA))
+    finally:
+        await judge.aclose()
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "openai"])
+async def test_a_question_whose_answer_got_lost_counts_as_spent(api: ScriptedApi, kind: str) -> None:
+    """The API has read it, and charges for what it writes after we stopped waiting."""
+    api.script = [(200, {}, b"{}")]
+    api.delay_s = 1.0
+    cap, entries = SpendCap(10.0), list[LedgerEntry]()
+    await ask(judge_by(kind, api.url, cap, entries))
+    assert cap.spent_usd == 2.0
+    assert [(e.cost_usd, e.reserved_usd) for e in entries] == [(None, 1.0)] * 2
+    assert "no answer from" in str(entries[0].error)
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "openai"])
+@pytest.mark.parametrize("status", [400, 401, 429, 500, 529])
+async def test_a_question_that_was_turned_away_costs_nothing(api: ScriptedApi, kind: str, status: int) -> None:
+    api.script = [(status, {}, b"{}")]
+    cap, entries = SpendCap(10.0), list[LedgerEntry]()
+    await ask(judge_by(kind, api.url, cap, entries))
+    assert cap.spent_usd == 0.0
+    assert {(e.cost_usd, e.reserved_usd) for e in entries} == {(None, None)}
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "openai"])
+async def test_a_connection_that_nobody_takes_costs_nothing(kind: str) -> None:
+    cap, entries = SpendCap(10.0), list[LedgerEntry]()
+    await ask(judge_by(kind, f"http://127.0.0.1:{free_port()}", cap, entries))
+    assert cap.spent_usd == 0.0
+    assert {(e.cost_usd, e.reserved_usd) for e in entries} == {(None, None)}
+    assert "no connection to" in str(entries[0].error)
 
 
 async def test_an_unpriced_model_blocks_when_a_cap_is_set(api: ScriptedApi) -> None:

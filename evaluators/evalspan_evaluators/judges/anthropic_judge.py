@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalspan.errors import MissingExtraError
 from evalspan_evaluators.judges.model_judge import ModelJudge
-from evalspan_evaluators.judges.transport import Prompt, RawReply, TransportError
+from evalspan_evaluators.judges.transport import Prompt, RawReply, TransportError, may_be_billed, was_sent
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -79,13 +79,18 @@ class AnthropicTransport:
             status = error.status_code
             passing = status in _PASSING_STATUS or status >= 500
             raise TransportError(
-                f"the API answered {status}: {error.message}", passing=passing, retry_after_s=_retry_after(error)
+                f"the API answered {status}: {error.message}",
+                passing=passing,
+                billed=may_be_billed(status),
+                retry_after_s=_retry_after(error),
             ) from error
         except anthropic.APIConnectionError as error:
-            raise TransportError(f"no connection to the API: {error}", passing=True) from error
+            sent = was_sent(error.__cause__)
+            problem = "no answer from" if sent else "no connection to"
+            raise TransportError(f"{problem} the API: {error}", passing=True, billed=sent) from error
         except (anthropic.AnthropicError, json.JSONDecodeError, ValueError, TypeError) as error:
             # A cut-off or foreign body reaches us as JSONDecodeError or worse; its usage is lost.
-            raise TransportError(f"the API's body is no message: {error}", passing=False) from error
+            raise TransportError(f"the API's body is no message: {error}", passing=False, billed=True) from error
         return _raw(message, prompt.model)
 
 

@@ -227,14 +227,14 @@ class ModelJudge:
                 problem = _problem(raw)
             except TransportError as error:
                 problem = str(error)
-                costs = not error.passing
+                costs = error.billed
                 raise
             finally:
                 entry = self._ended(begun, raw, costs=costs)
                 entry = replace(entry, error=problem, duration_s=time.perf_counter() - started)
                 self._note(entry, spent)
                 if self._budget is not None and reservation is not None:
-                    # An attempt the API turned away costs nothing; one whose usage is unknown keeps its reservation.
+                    # An attempt the API turned away costs nothing; one whose answer got lost keeps its reservation.
                     self._budget.settle(reservation, entry.cost_usd if costs else 0.0)
         return reply
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalspan.errors import ConfigError, MissingExtraError
 from evalspan_evaluators.judges.model_judge import ModelJudge
-from evalspan_evaluators.judges.transport import Prompt, RawReply, TransportError
+from evalspan_evaluators.judges.transport import Prompt, RawReply, TransportError, may_be_billed, was_sent
 
 if TYPE_CHECKING:
     import httpx2
@@ -80,19 +80,25 @@ class OpenAITransport:
         try:
             response = await client.post(f"{self._url}/chat/completions", json=body, timeout=prompt.timeout_s)
         except httpx2.HTTPError as error:
-            raise TransportError(f"no connection to {self._url}: {error}", passing=True) from error
+            sent = was_sent(error)
+            problem = "no answer from" if sent else "no connection to"
+            message = f"{problem} {self._url}: {str(error) or type(error).__name__}"
+            raise TransportError(message, passing=True, billed=sent) from error
         status = response.status_code
         if status >= 400:
             passing = status in _PASSING_STATUS or status >= 500
             after = response.headers.get("retry-after", "")
             wait = float(after) if after.replace(".", "", 1).isdigit() else None
             raise TransportError(
-                f"the API answered {status}: {response.text[:200]}", passing=passing, retry_after_s=wait
+                f"the API answered {status}: {response.text[:200]}",
+                passing=passing,
+                billed=may_be_billed(status),
+                retry_after_s=wait,
             )
         try:
             return _raw(response.json(), prompt.model)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-            raise TransportError(f"the API's body is no completion: {error!r}", passing=False) from error
+            raise TransportError(f"the API's body is no completion: {error!r}", passing=False, billed=True) from error
 
 
 def _raw(body: Any, asked: str) -> RawReply:
