@@ -62,7 +62,11 @@ class DataDir:
             ConfigError: The folder cannot be made, or others may write to it.
         """
         try:
-            for folder in (self.root, self.store, self.spool, self.quarantine, self.run, self.logs):
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # A folder with other things in it, such as a project's or somebody's home, keeps its rights.
+            ours = self.spool.exists() or next(self.root.iterdir(), None) is None
+            parts = (self.store, self.spool, self.quarantine, self.run, self.logs)
+            for folder in (self.root, *parts) if ours else parts:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _make_private(folder)
         except OSError as error:

@@ -72,6 +72,14 @@ def test_the_data_folder_and_its_parts_are_private(tmp_path: Path) -> None:
     assert list(folder.run.iterdir()) == [folder.store_token]
 
 
+def test_a_folder_with_other_things_in_it_keeps_its_rights(tmp_path: Path) -> None:
+    (tmp_path / "project.toml").write_text("x")
+    tmp_path.chmod(0o755)
+    folder = DataDir(tmp_path).create()
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+    assert {stat.S_IMODE(part.stat().st_mode) for part in (folder.store, folder.spool, folder.run)} == {0o700}
+
+
 def test_a_data_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="--data"):

@@ -18,12 +18,13 @@ from evalspan_collector.completion import run_fingerprint
 from evalspan_collector.records import JudgeCallRecord, ScoreRecord
 from evalspan_collector.run import Run
 from evalspan_collector.span import Span
+from evalspan_collector.store._embedded import EngineOptions, connection_options
 from evalspan_collector.store.clickhouse import ClickHouseStore
 from evalspan_collector.store.client import Address, Client, connect
 from evalspan_collector.store.cluster import SHARDING, ClusterDdl
 from evalspan_collector.store.contract import RunQuery, ScoreQuery
 from evalspan_collector.store.migrate import Migration, applied_migrations, load_migrations, migrate, pending_migrations
-from evalspan_collector.store.opening import open_clickhouse
+from evalspan_collector.store.opening import open_clickhouse, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,3 +257,23 @@ def test_a_cluster_is_named_in_the_url() -> None:
     with pytest.raises(ConfigError, match="not http"):
         Address.of("mysql://u:secret@h/db")
     assert "secret" not in str(address)
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "chdb:///", "chdb://", "http://h:99999/x", "nonsense"])
+def test_what_is_no_store_url_is_told_as_such(url: str) -> None:
+    with pytest.raises(ConfigError, match="store URL"):
+        Address.of(url)
+
+
+@pytest.mark.parametrize("inside", ["", "deeper"])
+def test_a_store_folder_that_cannot_be_is_told_as_such(inside: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match=r"cannot be written .*: choose another folder"):
+        open_store(f"chdb://{tmp_path / 'file' / inside}")
+
+
+def test_a_folder_that_was_there_keeps_its_rights_and_a_new_one_is_for_its_owner_alone(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    connection_options(tmp_path, EngineOptions())
+    connection_options(tmp_path / "new", EngineOptions())
+    assert (tmp_path.stat().st_mode & 0o777, (tmp_path / "new").stat().st_mode & 0o777) == (0o755, 0o700)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Literal
 from urllib.parse import urlencode
 from xml.sax.saxutils import escape
 
-from evalspan.errors import MissingExtraError, StoreError
+from evalspan.errors import ConfigError, MissingExtraError, StoreError
 
 __all__ = [
     "Durability",
@@ -100,8 +100,8 @@ class EngineOptions:
 
 def connection_options(folder: Path, options: EngineOptions) -> dict[str, str]:
     """Writes the engine's configuration beside the data and returns the options that name it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    # A folder that was there before keeps its rights: it may be somebody's home.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     config = folder / "evalspan-engine.xml"
     text = options.to_xml()
     if not config.exists() or config.read_text(encoding="utf-8") != text:
@@ -129,6 +129,7 @@ class FolderLock:
 
         Raises:
             StoreError: Another process holds it; the message names its pid.
+            ConfigError: There can be no such folder.
         """
         with self._guard:
             held = self._held.get(self._path)
@@ -152,8 +153,13 @@ class FolderLock:
 
 
 def _lock_file(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"the store folder {str(path.parent)!r} cannot be written ({error.strerror}): choose another folder"
+        ) from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

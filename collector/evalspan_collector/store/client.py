@@ -74,10 +74,13 @@ class Address:
         if url.startswith("chdb://"):
             path, _, query = url.removeprefix("chdb://").partition("?")
             given = dict(parse_qsl(query))
-            if not path:
+            if not path.strip("/"):
                 raise ConfigError(f"store URL {url!r} names no folder: write chdb:///folder")
             return cls(folder=Path(unquote(path)), database=given.get("database", _DEFAULT_DATABASE))
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise ConfigError(f"store URL {_masked(url)!r} is no URL: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
                 f"store URL {_masked(url)!r} is not http(s)://user:password@host:port/database or chdb:///folder"
