@@ -106,6 +106,8 @@ _DATE_FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             "num",
             rf"(?<![\d/.-])(?P<a>{_DAY}|1[0-2])(?P<sep>[-/._])(?P<b>{_DAY})(?P=sep)(?P<y>{_YEAR}|\d\d)(?![\d/-]|\.\d)",
         ),
+        # Only behind one of the words that go with it: else `15.05.` is a price at the end of a sentence.
+        ("dm", rf"(?P<d>{_DAY})\.\s?(?P<m>0?[1-9]|1[0-2])\.(?!\d)"),
         ("my", rf"\b(?P<m>{_M}),?(?: de| del| of)? (?P<y>{_YEAR})\b"),
         ("y", rf"(?<![\w.,$€£/-])(?P<y>1[89]\d\d|20\d\d)(?![\w%]|[.,/-]\d|\s(?:{_MEASURES})\b)"),
     )
@@ -134,6 +136,7 @@ _WEEKDAY = re.compile(
 )
 
 
+_GERMAN = re.compile(r"\b(?:am|vom|bis|ab|zum|den|dem|seit)\s$", re.IGNORECASE)
 _DIGIT_RUN = re.compile(r"\d+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _HALF_DAY = re.compile(r"[午上下晚早]").search
@@ -142,6 +145,7 @@ _CJK_WEEKDAY = re.compile(r"[月火水木金土日星周]").search
 _WEEKDAY_RUNS = frozenset(part for name in _WEEKDAYS for part in (name, f"{name}s", name.partition("-")[0]))
 #: Digits that a form starts with, and what may follow them; the forms not told of here start with a month.
 _STARTS: dict[str, tuple[tuple[int, ...], str]] = {
+    "dm": ((1, 2), "."),
     "ymd": ((4,), "-/."),
     "dmy": ((1, 2), ""),
     "num": ((1, 2), "-/._"),
@@ -186,7 +190,9 @@ def _starts(form: str, text: str, runs: Sequence[tuple[int, int]]) -> Iterator[i
     """Where a form that starts with digits may start."""
     lengths, following = _STARTS[form]
     for start, end in runs:
-        if end - start in lengths and (not following or text[end : end + 1] in following):
+        if end - start not in lengths or (following and text[end : end + 1] not in following):
+            continue
+        if form != "dm" or _GERMAN.search(text, max(0, start - 8), start):
             yield start
 
 

@@ -62,6 +62,8 @@ def check_series(text: str, claim: Claim, found: Sequence[Fact], claims: Sequenc
     """A value of a series told as its extreme, or with a date, that is not so."""
     if claim.quantity is not None and claim.quantity.worded:
         return None  # `at least one dose` is no value of a list
+    if text.startswith("-", claim.end):
+        return None  # `3-hour precipitation`: part of a name
     rows = [f for f in found[:40] if f.record.prose is None and f.record.parent is not None]
     if not rows or len(rows) < len(found[:40]):
         return None
