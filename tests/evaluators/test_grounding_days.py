@@ -58,3 +58,25 @@ def test_what_the_rows_of_the_day_hold_is_supported(answer: str) -> None:
 )
 def test_a_value_of_another_day_or_hour_is_contradicted(answer: str, flag: tuple[str, str, str]) -> None:
     assert flags(answer) == [flag]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("Temperatures range from -1.2 to 9.1 °C, with the lowest expected on March 2.", []),
+        ("Temperatures range from -1.2 to 9.1 °C, with the highest on March 3.", []),
+        ("Temperatures range from -1.2 to 9.1 °C, with the lowest expected on March 3.", ["March 3"]),
+        ("Temperatures range from -1.2 to 9.1 °C, with the highest reached on March 4 at 14:00.", ["March 4", "14:00"]),
+        ("Temperatures range from -1.2 to 9.1 °C, with the highest reached on March 3 at 14:00.", []),
+        ("Temperatures range from -1.2 to 9.1 °C, with the highest reached on March 3 at 09:00.", ["09:00"]),
+    ],
+)
+def test_the_day_of_an_extreme_is_that_of_its_row(text: str, wrong: list[str]) -> None:
+    days = [
+        {"time": "2026-03-02 05:00", "temp_c": -1.2},
+        {"time": "2026-03-03 14:00", "temp_c": 9.1},
+        {"time": "2026-03-04 09:00", "temp_c": 5.0},
+        {"time": "2026-03-04 14:00", "temp_c": 4.4},
+    ]
+    verdicts = check(text, [Source("tool_result", {"days": days}, "forecast")])
+    assert [v.claim.text for v in verdicts if v.outcome == "contradicted"] == wrong

@@ -15,6 +15,7 @@ from evalspan_evaluators.grounding.relevance import Relevance
 from evalspan_evaluators.grounding.source import Source, Texts
 from evalspan_evaluators.grounding.text import fold
 from evalspan_evaluators.grounding.token import Tokens
+from evalspan_evaluators.grounding.trend import check_trends
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
 __all__ = ["Findings", "check", "examine"]
@@ -148,6 +149,7 @@ def _verdicts(checker: _Checker, claims: list[Claim], index: Index) -> Iterator[
         yield ClaimVerdict(claim=claim, outcome="not_checkable", code="TOO_MANY")
     yield from checker.articles()
     yield from checker.nothing()
+    yield from check_trends(checker.text, claims[:most], index)
     taken = bytearray(len(checker.text))
     for claim in checker.claims:
         taken[claim.start : claim.end] = b"\1" * (claim.end - claim.start)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from evalspan_evaluators.grounding.bind import Scope, closeness, same_key
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context
+from evalspan_evaluators.grounding.extreme import check_extreme_day
 from evalspan_evaluators.grounding.figure import Figures
 from evalspan_evaluators.grounding.fitness import is_bookkeeping, same_type
 from evalspan_evaluators.grounding.index import Fact
@@ -49,6 +50,9 @@ class Days(Figures):
         """The verdict on a date or time, given the facts that name it."""
         context = self.context(claim)
         scope = self.binder.scope(claim, context)
+        extreme = check_extreme_day(self.text, claim, context.sentence, self.claims, self.index)
+        if extreme is not None:
+            return extreme
         if found:
             found = self.dated(claim, found)
             other = (

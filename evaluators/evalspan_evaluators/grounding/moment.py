@@ -96,6 +96,7 @@ _DATE_FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
         ("ymd", rf"(?<![\d-])(?P<y>{_YEAR})[-/.](?P<m>0?[1-9]|1[0-2])[-/.](?P<d>{_DAY})(?![\d])"),
+        ("ym", rf"(?<![\d-])(?P<y>{_YEAR})-(?P<m>0[1-9]|1[0-2])(?![\d-])"),
         ("cjk", rf"(?:(?P<y>{_YEAR})年)?(?P<m>0?[1-9]|1[0-2])月(?:(?P<d>{_DAY})[日号])?"),
         ("mdy", rf"\b(?P<m>{_M}) ?(?P<d>{_DAY})(?:st|nd|rd|th)?\b(?!:)(?:,? (?P<y>{_YEAR})\b)?"),
         (
@@ -147,6 +148,7 @@ _WEEKDAY_RUNS = frozenset(part for name in _WEEKDAYS for part in (name, f"{name}
 _STARTS: dict[str, tuple[tuple[int, ...], str]] = {
     "dm": ((1, 2), "."),
     "ymd": ((4,), "-/."),
+    "ym": ((4,), "-"),
     "dmy": ((1, 2), ""),
     "num": ((1, 2), "-/._"),
     "y": ((4,), ""),

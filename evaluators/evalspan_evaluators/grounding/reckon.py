@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import islice
 
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, attribute_match
@@ -23,6 +24,8 @@ _PAIR_AFTER = re.compile(r"\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?\d")
 _PAIR_BEFORE = re.compile(r"\d\s?(?:-|–|/)\s?(?:(?:for|of)\s?-\s?)?$")
 #: A number `of` something.
 OF = re.compile(r"\s+(?:of|von|der|vom|de|des|du|del|do|da)\b")
+#: Counts that a number may be a multiple of stand so near, in letters, and are so many at most.
+_COUNTS_WITHIN, _MOST_COUNTS = 120, 8
 _BOTH = re.compile(r"\b(?:both|twice|beide|doppelt|les deux|ambos|ambas|os dois)\b", re.IGNORECASE)
 _TELLING_DIGITS = 4
 #: Values looked at for the one a wrong number most likely stands for.
@@ -54,7 +57,8 @@ class Reckoning(Reading):
             hints = replace(hints, difference=True)  # so many digits seldom come out by chance
         found = derive(claim, hints, self.index, self.claims)
         if found is None:
-            counts = [c for c in self.claims if start <= c.start < end] + self.asked
+            near = (c for c in self.claims if start <= c.start < end and abs(c.start - claim.start) < _COUNTS_WITHIN)
+            counts = [*islice(near, _MOST_COUNTS), *self.asked[:_MOST_COUNTS]]
             if both := _BOTH.search(self.text, start, end):
                 two = Quantity(both.start(), both.end(), both[0], (2.0,), worded=True)
                 counts.append(Claim("number", both[0], both.start(), both.end(), quantity=two))

@@ -7,6 +7,7 @@ from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.index import Fact, Record
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.moment import Day
+from evalspan_evaluators.grounding.rough import bound_of
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
 __all__ = ["check_series"]
@@ -64,6 +65,8 @@ def check_series(text: str, claim: Claim, found: Sequence[Fact], claims: Sequenc
         return None  # `at least one dose` is no value of a list
     if text.startswith("-", claim.end):
         return None  # `3-hour precipitation`: part of a name
+    if bound_of(text, claim) is not None:
+        return None  # `below 1.0 by the end of May`
     rows = [f for f in found[:40] if f.record.prose is None and f.record.parent is not None]
     if not rows or len(rows) < len(found[:40]):
         return None
