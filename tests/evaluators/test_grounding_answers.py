@@ -1,4 +1,4 @@
-"""Honest answers about twelve tool results, none of which may be flagged, and answers with one planted error each."""
+"""Honest answers about twenty-one tool results, none of which may be flagged, and answers with one planted error each."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,8 @@ def test_a_planted_error_is_found(name: str, text: str) -> None:
 def test_a_result_as_text_in_a_content_part_is_read_like_the_object(name: str, text: str) -> None:
     """Tools of the Model Context Protocol send their JSON as the text of a part."""
     result = _KNOWN[name]["result"]
-    part = [{"type": "text", "text": json.dumps(result, ensure_ascii=False)}]
+    text_of = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    part = [{"type": "text", "text": text_of}]
     assert flagged(part, text) == flagged(result, text)
 
 

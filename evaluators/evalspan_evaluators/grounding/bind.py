@@ -14,7 +14,8 @@ from evalspan_evaluators.grounding.context import (
     may_stand_near,
     own_match,
 )
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.fact import Fact
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.layout import Layout
 from evalspan_evaluators.grounding.mention import Mention, Mentions
 from evalspan_evaluators.grounding.unit import dimension

@@ -8,7 +8,8 @@ from itertools import islice
 
 from evalspan_evaluators.grounding.bind import Binder, closeness
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.fact import Fact
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.text import key_words
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 

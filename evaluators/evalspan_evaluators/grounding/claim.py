@@ -39,6 +39,9 @@ class Claim(NamedTuple):
 _URL = re.compile(r"https?://[^\s<>\"'`|)\]}]+|\bwww\.[^\s<>\"'`|)\]}]+")
 _EMAIL = re.compile(r"\b[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+\b")
 _ID = re.compile(r"(?<![\w@/.])#?[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*(?![\w@]|[/.][A-Za-z0-9])", re.ASCII)
+#: `2.14.1` and `10.0.0.7`, no number with marks of thousands.
+_VERSION = re.compile(r"(?<![\w.,])v?\d{1,4}(?:\.\d{1,4}){2,3}(?:-[a-z]+(?:\.\d+)?)?(?![\w,])(?!\.\d)", re.IGNORECASE)
+_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+")
 _MAY_BE_ID = re.compile(r"[\d_]").search
 _QUOTE = re.compile(
     r"(?:(?<![^\s(\[])[\"“]|[«「])(?P<q>[^\s\"“”«»「」][^\"“”«»「」\n]{6,400}[^\s\"“”«»「」])(?:[\"”](?!\w)|[»」])"
@@ -133,6 +136,9 @@ def _ids(text: str) -> Iterator[Claim]:
     dated = bytearray(len(text))
     for m in moments.scan(text):
         dated[m.start : m.end] = b"\1" * (m.end - m.start)
+    for match in _VERSION.finditer(text):
+        if not any(dated[match.start() : match.end()]) and not _THOUSANDS.fullmatch(match[0]):
+            yield Claim("id", match[0], match.start(), match.end())
     for match in _ID.finditer(text):
         if _MAY_BE_ID(match[0]) and is_id(match[0]) and not any(dated[match.start() : match.end()]):
             yield Claim("id", match[0], match.start(), match.end())

@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from evalspan_evaluators.grounding.index import Fact
+from evalspan_evaluators.grounding.fact import Fact
 from evalspan_evaluators.grounding.text import STOP_WORDS, abbreviates, key_words, stem
 from evalspan_evaluators.grounding.unit import dimension
 
@@ -80,6 +80,9 @@ _GENERIC = frozenset(
         "by",
         "before",
         "until",
+        "date",
+        "datetime",
+        "timestamp",
     ]
 )
 

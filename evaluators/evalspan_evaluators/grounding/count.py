@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from evalspan_evaluators.grounding.bind import Scope, known_units
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, key_stems, own_name
+from evalspan_evaluators.grounding.fact import Fact, Record
 from evalspan_evaluators.grounding.fitness import comparable
-from evalspan_evaluators.grounding.index import Fact, Record
 from evalspan_evaluators.grounding.lookup import find_numbers, number_of
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.rate import is_rate, rate
@@ -113,7 +113,7 @@ class Counts(Reckoning):
 
     def reached(self, claim: Claim, context: Context, exact: Sequence[Fact]) -> ClaimVerdict | None:
         """Supported by a list's length or a formula."""
-        derived = self.counted(claim) or self.multiple(claim, exact)
+        derived = self.counted(claim, context, exact) or self.multiple(claim, exact)
         return self.derived(claim, context) if derived is None and self.hinted(context) else derived
 
     def per_time(self, claim: Claim, known: Sequence[Fact]) -> ClaimVerdict | None:
@@ -202,11 +202,13 @@ class Counts(Reckoning):
                 return ClaimVerdict(claim=claim, outcome="supported", fact=fact, formula=formula, code="DERIVED")
         return None
 
-    def counted(self, claim: Claim) -> ClaimVerdict | None:
-        """Supported by the length of a list."""
+    def counted(self, claim: Claim, context: Context, exact: Sequence[Fact]) -> ClaimVerdict | None:
+        """Supported by the length of a list; where a field counts the same thing, only of a list of that name."""
         assert claim.quantity is not None
         value = claim.quantity.value
-        lists = self.index.lengths.get(int(value)) if value == int(value) and value >= 2 else None
+        lists = self.index.lengths.get(int(value), []) if value == int(value) and value >= 2 else []
+        if exact:
+            lists = [f for f in lists if not f.key or not set(key_stems(f.key)).isdisjoint(context.after)]
         if not lists:
             return None
         return ClaimVerdict(

@@ -6,9 +6,9 @@ from evalspan_evaluators.grounding.bind import Scope, closeness, same_key
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context
 from evalspan_evaluators.grounding.extreme import check_extreme_day
+from evalspan_evaluators.grounding.fact import Fact
 from evalspan_evaluators.grounding.figure import Figures
 from evalspan_evaluators.grounding.fitness import is_bookkeeping, same_type
-from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.moment import Day
 from evalspan_evaluators.grounding.text import words
 from evalspan_evaluators.grounding.verdict import ClaimVerdict

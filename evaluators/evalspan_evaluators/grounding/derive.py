@@ -6,13 +6,15 @@ from itertools import combinations
 
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import key_stems
+from evalspan_evaluators.grounding.fact import Fact, Record
 from evalspan_evaluators.grounding.hint import Hints
-from evalspan_evaluators.grounding.index import Fact, Index, Record
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.reach import may_reach
 from evalspan_evaluators.grounding.text import STOP_WORDS, kept_if_short, key_words, stem, words
-from evalspan_evaluators.grounding.unit import dimension, measure
+from evalspan_evaluators.grounding.unit import convert, dimension, measure
+from evalspan_evaluators.grounding.unit import units as units_of
 
 __all__ = ["Derivation", "derive"]
 
@@ -20,8 +22,10 @@ __all__ = ["Derivation", "derive"]
 _SOME = frozenset(
     ("two", "both", "and", "between", "beide", "beiden", "zwei", "und", "deux", "et", "dos", "y", "dois", "duas", "e")
 )
+_DOLLARS = frozenset(["USD", "CAD", "AUD", "NZD", "SGD", "HKD", "MXN"])
 _MAX_GROUP = 40
 _MAX_ROWS = 60
+_FEW_MEASURES = 12
 _MAX_OWN = 30
 _MAX_CELL = 80
 _MAX_COLUMN = 500
@@ -97,7 +101,7 @@ def _may_pair(target: _Target, a: float, b: float, hints: Hints) -> bool:
 def _percent_steps(target: _Target, a: float, b: float, hints: Hints) -> Iterator[tuple[float, str]]:
     for x, y in ((a, b), (b, a)):
         if y:
-            if not hints.share:
+            if hints.difference and not hints.share:
                 yield (x - y) / abs(y) * 100, f"({_text(x)} - {_text(y)}) / {_text(y)}"
             if hints.ratio:
                 yield x / y * 100, f"{_text(x)} / {_text(y)}"
@@ -166,6 +170,8 @@ def derive(claim: Claim, hints: Hints, index: Index, others: Sequence[Claim]) ->
     kind = "" if claim.kind == "duration" else measure((claim.quantity.unit,))
     tries = _MAX_TRIES
     for group in index.groups[hints.words]:
+        if claim.quantity.currency is not None:
+            group = [f for f in group if _may_be_in(claim.quantity.currency, f)]  # noqa: PLW2901  # without the others
         values = _values(group, timed=claim.kind == "duration", kind=kind)
         if values and tries > 0:
             plain = scale == 1 or scale in index.scales(group[0].record.source)
@@ -174,6 +180,12 @@ def derive(claim: Claim, hints: Hints, index: Index, others: Sequence[Claim]) ->
             if derived is not None:
                 return derived
     return None
+
+
+def _may_be_in(currency: str, fact: Fact) -> bool:
+    """Whether an amount may be in a currency; `$` is that of many countries."""
+    own = fact.quantity.currency if fact.quantity is not None else None
+    return own is None or own == currency or ("USD" in (own, currency) and {own, currency} <= _DOLLARS)
 
 
 def _values(group: list[Fact], *, timed: bool, kind: str) -> list[tuple[float, Fact]]:
@@ -258,6 +270,8 @@ def _groups(index: Index, hints: Hints) -> Iterator[list[Fact]]:
         yield from _across(rows, overlap)
     for _, group in named[:_MAX_ROWS]:
         yield _in_order(group)[:_MAX_GROUP]
+    if hints.difference:
+        yield from _of_one_measure(rows, overlap)
     yield from (list(dict.fromkeys(column))[:_MAX_GROUP] for column in _related_columns(columns, overlap))
 
 
@@ -270,6 +284,17 @@ def _across(rows: Iterable[list[Fact]], overlap: "_Overlap") -> Iterator[list[Fa
             around = overlap.key(record.named_key) if record.parent is not None else 0
             results.setdefault(id(record.source), []).extend(f for f in group if around or overlap.key(f.key))
     yield from (group for group in results.values() if 2 <= len(group) <= _MAX_GROUP)
+
+
+def _of_one_measure(rows: Iterable[list[Fact]], overlap: "_Overlap") -> Iterator[list[Fact]]:
+    """Measures of one unit in the texts that the words speak of: `120 metres taller`."""
+    units: dict[str, list[Fact]] = {}
+    for group in rows:
+        if overlap.of(group[0].record):
+            for fact in group:
+                if fact.quantity is not None and (kind := dimension(fact.quantity.unit)):
+                    units.setdefault(f"{kind} {convert(1.0, fact.quantity.unit, units_of(kind)[0]):g}", []).append(fact)
+    yield from (group for group in units.values() if 2 <= len(group) <= _FEW_MEASURES)
 
 
 def _is_row(record: Record) -> bool:

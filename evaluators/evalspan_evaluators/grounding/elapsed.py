@@ -4,7 +4,8 @@ import re
 
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import fact_words
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.fact import Fact
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.lookup import find_numbers
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.unit import measure

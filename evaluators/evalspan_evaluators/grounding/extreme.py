@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.index import Fact, Index, Record
+from evalspan_evaluators.grounding.fact import Fact, Record
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.lookup import find_numbers, number_of
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 from evalspan_evaluators.grounding.zone import minutes_of

@@ -14,8 +14,8 @@ from evalspan_evaluators.grounding.context import (
     tail_of,
     without_span,
 )
+from evalspan_evaluators.grounding.fact import Fact, Record
 from evalspan_evaluators.grounding.fitness import comparable, is_bookkeeping, is_small
-from evalspan_evaluators.grounding.index import Fact, Record
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.unit import measure
 

@@ -8,6 +8,7 @@ from evalspan_evaluators.grounding.bind import Scope, closeness, linked, same_ke
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, attribute_match, key_stems
 from evalspan_evaluators.grounding.count import Counts
+from evalspan_evaluators.grounding.fact import Fact
 from evalspan_evaluators.grounding.field import may_mean, other_currency, other_sign, share_of_same
 from evalspan_evaluators.grounding.fitness import (
     clashes,
@@ -15,7 +16,6 @@ from evalspan_evaluators.grounding.fitness import (
     is_small,
     same_type,
 )
-from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.lookup import find_numbers
 from evalspan_evaluators.grounding.mention import Mention
 from evalspan_evaluators.grounding.pair import is_share, pair_fields, pair_unit, stands_apart

@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 from evalspan_evaluators.grounding.bind import is_number
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import fact_words
-from evalspan_evaluators.grounding.index import Fact
+from evalspan_evaluators.grounding.fact import Fact
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.text import key_words

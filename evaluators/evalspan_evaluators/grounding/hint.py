@@ -184,7 +184,12 @@ _PRODUCT = frozenset(
 )
 
 
-_SHARE_OF = re.compile(r"(?:%|percent|prozent)\s(?:of|der|des|vom|von|de|du|del|do|da)\b", re.IGNORECASE)
+_OF = frozenset(("of", "der", "des", "vom", "von", "de", "du", "del", "do", "da", "sur"))
+_SHARE_OF = re.compile(
+    r"(?:%|percent|prozent)\s(?:of|der|des|vom|von|de|du|del|do|da)\b"
+    r"|\d\s?[^\W\d_]{0,10}\s(?:of|out of|von|sur|de)\s(?:the\s|all\s)?\d",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +216,7 @@ def hints_of(*texts: str) -> Hints:
         total=bool(found & _SUM) or any(w in cjk for w in ("合計", "总计", "一共")),
         difference=bool(found & _DIFFERENCE),
         average=bool(found & _AVERAGE) or "平均" in cjk,
-        ratio=bool(found & _RATIO) or _SHARE_OF.search(cjk) is not None,
+        ratio=bool(found & _RATIO) or (bool(found & _OF) and _SHARE_OF.search(cjk) is not None),
         priced=bool(found & _PRICED),
         each=bool(found & _PRODUCT),
     )

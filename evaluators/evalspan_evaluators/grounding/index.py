@@ -1,9 +1,8 @@
 """Index: every value of the sources with its record, key and JSON path."""
 
-import json
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -11,15 +10,16 @@ from typing import Any, NamedTuple
 from evalspan_evaluators.grounding import moment as moments
 from evalspan_evaluators.grounding import quantity as quantities
 from evalspan_evaluators.grounding.claim import is_id
+from evalspan_evaluators.grounding.fact import Fact, Record, path_part
+from evalspan_evaluators.grounding.markup import read_markup
 from evalspan_evaluators.grounding.moment import Day, Moment
-from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.relevance import Relevance
 from evalspan_evaluators.grounding.source import Source, Texts
-from evalspan_evaluators.grounding.table import read_literal, read_tables
+from evalspan_evaluators.grounding.table import Columns, columns_of, read_literal, read_tables
 from evalspan_evaluators.grounding.text import fold, sentences
 from evalspan_evaluators.jsonvalue import is_list, is_object
 
-__all__ = ["Fact", "Index", "Record"]
+__all__ = ["Index"]
 
 _PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,10})?")
 _ISO = re.compile(
@@ -27,7 +27,6 @@ _ISO = re.compile(
     r"|2[0-3]):([0-5]\d)(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 )
 _ISO_DURATION = re.compile(r"P(?=[\dT])(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _POSITIONS = (".", "[", "$", "")
 _HAS_DIGIT = re.compile(r"\d").search
@@ -58,88 +57,6 @@ _MAX_JSON = 1_500_000
 _MAX_NESTED = 3
 #: Items of one list looked at.
 _MAX_ITEMS = 20_000
-
-
-class Record:
-    """One JSON object, table row or sentence of a source."""
-
-    __slots__ = ("children", "facts", "key", "named_key", "parent", "prose", "source")
-
-    def __init__(self, source: Source, parent: "Record | None", key: str | int, prose: str | None = None) -> None:
-        self.source = source
-        self.parent = parent
-        self.key = key
-        self.prose = prose
-        #: The nearest key that is a name, not a position.
-        self.named_key: str = key if isinstance(key, str) else "" if parent is None else parent.named_key
-        self.facts: list[Fact] = []
-        self.children: list[Record] = []
-        if parent is not None:
-            parent.children.append(self)
-
-    @property
-    def path(self) -> str:
-        """JSON path of the object, such as `$.orders[0]`."""
-        parts = [_path_part(r.key) for r in self.chain() if r.parent is not None and r.prose is None]
-        return "$" + "".join(reversed(parts))
-
-    def chain(self) -> Iterator["Record"]:
-        """This record and the ones around it."""
-        at: Record | None = self
-        while at is not None:
-            yield at
-            at = at.parent
-
-    def below(self, limit: int = 400) -> Iterator["Fact"]:
-        """Facts of this record and of the records inside it, at most `limit`."""
-        stack: list[Record] = [self]
-        while stack and limit > 0:
-            record = stack.pop()
-            for fact in record.facts:
-                limit -= 1
-                yield fact
-            stack.extend(reversed(record.children))
-
-
-class Fact:
-    """One value of a source."""
-
-    __slots__ = ("key", "moment", "place", "quantity", "record", "value", "words")
-
-    def __init__(self, record: Record, key: str, value: Any, place: int = -1) -> None:
-        self.record = record
-        self.key = key
-        self.value = value
-        self.place = place
-        self.quantity: Quantity | None = None
-        self.moment: Moment | None = None
-        #: Stems that say what it is, once asked for.
-        self.words: tuple[str, ...] | None = None
-
-    @property
-    def path(self) -> str:
-        """JSON path of the value."""
-        if self.record.prose is not None:
-            return self.record.path
-        path = self.record.path + (_path_part(self.key) if self.key else "")
-        return path if self.place < 0 else f"{path}[{self.place}]"
-
-    @property
-    def text(self) -> str:
-        """The value as a person reads it."""
-        if self.quantity is not None and self.record.prose is not None:
-            return self.quantity.text
-        if self.moment is not None and self.record.prose is not None:
-            return self.moment.text
-        return self.value if isinstance(self.value, str) else json.dumps(self.value, ensure_ascii=False)
-
-
-def _path_part(key: str | int) -> str:
-    if isinstance(key, int):
-        return f"[{key}]"
-    if key.startswith(("[", ".")):
-        return key
-    return f".{key}" if _IDENTIFIER.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
 
 
 @lru_cache(maxsize=4096)
@@ -187,6 +104,11 @@ def _lasting(match: re.Match[str]) -> str:
     if match[4]:
         return f"{((days * 24 + hours) * 60 + minutes) * 60 + seconds} seconds"
     return f"{(days * 24 + hours) * 60 + minutes} minutes" if match[2] or match[3] else f"{days} days"
+
+
+def _parsed(text: str) -> Any:
+    """JSON, a Python literal or XML as objects; None for a text."""
+    return read_markup(text) if text.lstrip()[:1] == "<" else read_literal(text)
 
 
 def _size(source: Source) -> int:
@@ -247,8 +169,8 @@ class Index:
         content = source.content
         if isinstance(content, str):
             self._parsed += len(content)
-            literal = self._parsed <= _MAX_JSON and content.lstrip()[:1] in ("[", "{")
-            parsed = read_literal(fold(content)) if literal else None
+            literal = self._parsed <= _MAX_JSON and content.lstrip()[:1] in ("[", "{", "<")
+            parsed = _parsed(fold(content)) if literal else None
         else:
             parsed = content
         if isinstance(parsed, (dict, list)):
@@ -285,6 +207,10 @@ class Index:
                 return
             record, key, value = stack.pop()
             if is_object(value):
+                if (table := columns_of(value)) is not None:
+                    home = record if key == "" and record is root else self._record(source, record, key)
+                    self._table(home, table, stack)
+                    continue
                 target = (
                     record if key == "" and record is root and not record.facts else self._record(source, record, key)
                 )
@@ -302,12 +228,34 @@ class Index:
             else:
                 self._leaf(record, key, value, -1)
 
+    def _table(self, record: Record, table: Columns, stack: list[tuple[Record, str, Any]]) -> None:
+        """Rows without names beside the names of their columns."""
+        rows = self._record(record.source, record, table.key)
+        self.count(rows, table.key, len(table.rows))
+        for name, value in table.others:
+            stack.append((record, name, value))
+        for place, row in enumerate(table.rows[:_MAX_ITEMS]):
+            if self._facts > _MAX_FACTS:
+                self.cut = True
+                return
+            inner = self._record(record.source, rows, f"[{place}]")
+            for at, (name, value) in enumerate(zip(table.names, row, strict=True)):
+                if type(value) in _SCALARS:
+                    self._leaf(inner, name, value, at)
+            inner.by_place = True
+
+    def count(self, record: Record, key: str, length: int) -> None:
+        """Note the length of a list or a table."""
+        if length > 1:
+            self.lengths.setdefault(length, []).append(Fact(record, key, length))
+
     def _list(
         self, source: Source, record: Record, key: str, items: Sequence[Any], stack: list[tuple[Record, str, Any]]
     ) -> None:
         if len(items) > _MAX_ITEMS:
             self.cut = True
             items = items[:_MAX_ITEMS]
+        self.count(record, key, len(items))
         kept = self._kept(enumerate(items), len(items))
         for place, item in enumerate(items):
             if kept is not None and place not in kept:
@@ -316,14 +264,14 @@ class Index:
                 self.cut = True
                 return
             if is_object(item):
-                inner = self._record(source, record, f"{_path_part(key) if key else ''}[{place}]")
+                inner = self._record(source, record, f"{path_part(key) if key else ''}[{place}]")
                 for name, value in item.items():
                     if type(value) not in _SCALARS and (is_object(value) or is_list(value)):
                         stack.append((inner, str(name), value))
                     else:
                         self._leaf(inner, str(name), value, -1)
             elif is_list(item):
-                inner = self._record(source, record, f"{_path_part(key) if key else ''}[{place}]")
+                inner = self._record(source, record, f"{path_part(key) if key else ''}[{place}]")
                 stack.append((inner, "", item))
             else:
                 self._leaf(record, key, item, place)
@@ -344,7 +292,7 @@ class Index:
             return
         self._facts += 1
         if isinstance(value, str):
-            if value[:1] in ("{", "[") and (inner := self._embedded(value)) is not None:
+            if value[:1] in ("{", "[", "<") and (inner := self._embedded(value)) is not None:
                 self._nested += 1
                 self._walk(record.source, inner, record, key or f"[{place}]")
                 self._nested -= 1
@@ -363,10 +311,10 @@ class Index:
 
     def _embedded(self, text: str) -> Any:
         """JSON written as a text inside of JSON, as tools' text parts often are; None when it is something else."""
-        if self._nested >= _MAX_NESTED or text.rstrip()[-1:] not in ("}", "]"):
+        if self._nested >= _MAX_NESTED or text.rstrip()[-1:] not in ("}", "]", ">"):
             return None
         self._parsed += len(text)
-        return read_literal(text) if self._parsed <= _MAX_JSON else None
+        return _parsed(text) if self._parsed <= _MAX_JSON else None
 
     def _string(self, fact: Fact, value: str) -> None:
         low, form = _form(value)

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.fact import Fact
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.moment import Day
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.unit import convert, dimension, measure, units
@@ -79,9 +80,24 @@ def _fits(q: Quantity, fact: Fact, index: Index, *, plain: bool, unscaled: bool)
     other = fact.quantity
     if other is not None and plain and (other.percent or other.scale != 1):
         return False
+    if _has_other_unit(q, fact):
+        return False
     if other is not None and other.percent and (q.scale != 1 or q.currency):
         return False
     return not unscaled or q.scale in index.scales(fact.record.source)
+
+
+def _has_other_unit(q: Quantity, fact: Fact) -> bool:
+    """Whether the field or text says another unit of the same measure: 6.2 m/s is not 6.2 km/h."""
+    kind = dimension(q.unit)
+    if not kind:
+        return False
+    from evalspan_evaluators.grounding.context import key_stems
+
+    said = fact.quantity.unit if fact.quantity is not None else ""
+    last = next(iter(key_stems(fact.key)[-1:]), "") if fact.record.prose is None else ""
+    own = said if dimension(said) == kind else last if dimension(last) == kind else ""
+    return own != "" and convert(1.0, q.unit, own) != 1.0
 
 
 def _closest(found: list[Fact], target: float) -> list[Fact]:

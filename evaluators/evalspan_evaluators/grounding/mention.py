@@ -5,7 +5,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 
-from evalspan_evaluators.grounding.index import Fact, Index, Record
+from evalspan_evaluators.grounding.fact import Fact, Record
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.text import STOP_WORDS
 
 __all__ = ["Mention", "Mentions", "Reach"]
@@ -123,10 +124,12 @@ class Mentions:
         self.items: list[Mention] = []
         token_form = _TOKEN_BESIDE if _CJK.search(text) else _TOKEN
         tokens = [(m.start(), m.end(), m[0].lower()) for m in token_form.finditer(text)]
-        names = _names(index, {form for _, _, t in tokens for form in _forms(t)})
+        # `DE` is a country, `de` a word.
+        codes = {t for start, end, t in tokens if t in STOP_WORDS and text[start:end].isupper()}
+        names = _names(index, {form for _, _, t in tokens for form in _forms(t)}, codes)
         taken_to = -1
         for at, (start, _, token) in enumerate(tokens):
-            if start < taken_to:
+            if start < taken_to or (token in codes and text[start].islower()):
                 continue
             for parts, facts in (named for form in _forms(token) for named in names.get(form, ())):
                 last = at + len(parts) - 1
@@ -178,7 +181,7 @@ def _unspaced(text: str, index: Index) -> list[Mention]:
     return found
 
 
-def _names(index: Index, present: set[str]) -> dict[str, list[tuple[tuple[str, ...], list[Fact]]]]:
+def _names(index: Index, present: set[str], codes: set[str]) -> dict[str, list[tuple[tuple[str, ...], list[Fact]]]]:
     """Names by first token, longest first; full names also by their last part."""
     found: dict[tuple[str, ...], list[Fact]] = {}
     for text, facts in index.strings.items():
@@ -190,7 +193,7 @@ def _names(index: Index, present: set[str]) -> dict[str, list[tuple[tuple[str, .
             or not (parts[0] in present or parts[-1] in present)
             or len(parts) > _MAX_PARTS
             or not any(c.isalpha() for c in text)
-            or (len(parts) == 1 and (len(text) < 2 or text in STOP_WORDS))
+            or (len(parts) == 1 and (len(text) < 2 or (text in STOP_WORDS and text not in codes)))
         ):
             continue
         if parts[0] in present:

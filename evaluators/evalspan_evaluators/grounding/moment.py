@@ -75,7 +75,7 @@ _MONTH_NAMES = {
 }
 _MONTHS = {name: number for number, names in _MONTH_NAMES.items() for name in names.split()}
 #: Months of other languages that are words of English: `15 out of 20`, `a 10 set course`.
-_WORDS_TOO = frozenset(("out", "set", "ago", "mar", "fev", "mai"))
+_WORDS_TOO = frozenset(("out", "set", "ago"))
 _WEEKDAY_NAMES = {
     0: "monday mon montag lundi lunes segunda-feira 月曜日 星期一 周一",
     1: "tuesday tue tues dienstag mardi martes terça-feira 火曜日 星期二 周二",
@@ -137,7 +137,8 @@ _WEEKDAY = re.compile(
 )
 
 
-_GERMAN = re.compile(r"\b(?:am|vom|bis|ab|zum|den|dem|seit)\s$", re.IGNORECASE)
+_GERMAN_WORDS = frozenset(("am", "vom", "bis", "ab", "zum", "den", "dem", "seit"))
+_GERMAN = re.compile(rf"\b(?:{'|'.join(sorted(_GERMAN_WORDS))})\s$", re.IGNORECASE)
 _DIGIT_RUN = re.compile(r"\d+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _HALF_DAY = re.compile(r"[午上下晚早]").search
@@ -203,8 +204,12 @@ def _dates(text: str, runs: Sequence[tuple[int, int]], taken: bytearray) -> list
     months = not _MONTHS.keys().isdisjoint(letter_runs(text))
     named = [m.start() for m in _LETTERS.finditer(text) if m[0].lower() in _MONTHS] if months else []
     english = months and not _WORDS_TOO.isdisjoint(letter_runs(text)) and guess_language(text) == "en"
+    lengths = {end - start for start, end in runs}
+    german = not _GERMAN_WORDS.isdisjoint(letter_runs(text))
     for form, pattern in _DATE_FORMS:
         if form in ("mdy", "dmy", "my") and not months:
+            continue
+        if (form in _STARTS and lengths.isdisjoint(_STARTS[form][0])) or (form == "dm" and not german):
             continue
         if form == "cjk" and "月" not in text:
             continue

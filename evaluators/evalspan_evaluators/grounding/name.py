@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from evalspan_evaluators.grounding.bind import Binder, closeness
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import context_of
-from evalspan_evaluators.grounding.index import Fact, Index, Record
+from evalspan_evaluators.grounding.fact import Fact, Record
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.mention import Mention
 from evalspan_evaluators.grounding.text import STOP_WORDS, guess_language, key_words, stem
 from evalspan_evaluators.grounding.unit import dimension

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, attribute_match
+from evalspan_evaluators.grounding.fact import Fact, Record
 from evalspan_evaluators.grounding.fitness import clashes, is_small, same_type
-from evalspan_evaluators.grounding.index import Fact, Index, Record
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.mention import Mention
 from evalspan_evaluators.grounding.text import STOP_WORDS, key_words, stem

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.index import Fact, Record
+from evalspan_evaluators.grounding.fact import Fact, Record
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.text import key_words
 

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterable
 
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.fact import Fact
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.text import abbreviates, stem
 
 __all__ = ["period_fields"]

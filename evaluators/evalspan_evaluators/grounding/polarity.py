@@ -8,7 +8,8 @@ from itertools import islice
 from evalspan_evaluators.grounding.bind import Binder, closeness
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import context_of, own_match
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.fact import Fact
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.text import STOP_WORDS, key_words, sentences, stem, words
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 
@@ -93,13 +94,23 @@ def _claim(text: str, start: int, end: int) -> Claim:
 def _last_call_failed(index: Index) -> bool | None:
     """Whether the last tool call failed; None without tool results."""
     results = [s for s in index.sources if s.kind == "tool_result"]
-    if not results:
+    if not results or _only_reads(results[-1].tool):
         return None
     last = results[-1]
     if last.failed:
         return True
     text = last.content if isinstance(last.content, str) else ""
     return bool(_FAILED.search(text[:200])) and len(text) < 600
+
+
+_READS = frozenset(
+    ["get", "list", "search", "find", "lookup", "look", "fetch", "read", "query", "check", "show", "describe", "view"]
+)
+
+
+def _only_reads(tool: str | None) -> bool:
+    """Whether a tool's name says that it changes nothing, so that its success says nothing of a deed."""
+    return tool is not None and not _READS.isdisjoint(key_words(tool)[:2])
 
 
 def _of_success(text: str, span: tuple[int, int], index: Index, *, failed: bool | None) -> ClaimVerdict | None:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import fact_words, key_stems
 from evalspan_evaluators.grounding.derive import Derivation
+from evalspan_evaluators.grounding.fact import Fact
 from evalspan_evaluators.grounding.fitness import clashes
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.lookup import number_of
 
 __all__ = ["complement", "is_rate", "multiple", "out_of", "rate"]

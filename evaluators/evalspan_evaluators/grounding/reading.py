@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from evalspan_evaluators.grounding.bind import Binder, Scope
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, context_of, tail_of
+from evalspan_evaluators.grounding.fact import Fact
 from evalspan_evaluators.grounding.field import Around, named_field
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.owner import Owners, Said
 from evalspan_evaluators.grounding.quantity import scan
 from evalspan_evaluators.grounding.text import fold, sentences

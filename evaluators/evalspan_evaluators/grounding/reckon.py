@@ -8,9 +8,9 @@ from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, attribute_match
 from evalspan_evaluators.grounding.derive import Derivation, derive
 from evalspan_evaluators.grounding.elapsed import find_elapsed
+from evalspan_evaluators.grounding.fact import Fact
 from evalspan_evaluators.grounding.fitness import MOST_ALIKE, clashes, digit_likeness, is_small, may_resemble
 from evalspan_evaluators.grounding.hint import hints_of
-from evalspan_evaluators.grounding.index import Fact
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.quantity import Quantity
 from evalspan_evaluators.grounding.rate import complement, multiple, out_of

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.context import Context, attribute_match, key_stems
+from evalspan_evaluators.grounding.fact import Fact
 from evalspan_evaluators.grounding.fitness import comparable
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.unit import convert, dimension
 
@@ -32,7 +33,10 @@ _FARTHEST = 1.6
 #: Words name a field this well, at least, where it is what the bound is about.
 _NAMED = 0.6
 _LIMITS = frozenset(("max", "maximum", "min", "minimum", "limit", "cap", "ceil", "floor", "threshold", "allowanc"))
-_BRACKETED = re.compile(r"[^\W\d_.°/]*\.?\s?\(\s?(?:about|approx\.?|around|roughly|~|≈|ca\.?|etwa|env\.?)?\s?")
+_BRACKETED = re.compile(
+    r"(?:[^\W\d_.°]{1,12}(?:[./][^\W\d_]{0,2})?\s?){0,3}"
+    r"\(\s?(?:about|approx\.?|around|roughly|~|≈|ca\.?|etwa|env\.?)?\s?"
+)
 #: Equivalents are often rounded to a handy number.
 _EQUIVALENT = 0.025
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.index import Fact, Record
+from evalspan_evaluators.grounding.fact import Fact, Record
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.moment import Day
 from evalspan_evaluators.grounding.rough import bound_of

@@ -3,12 +3,16 @@
 import ast
 import json
 import re
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from evalspan_evaluators.jsonvalue import is_list, is_object
 
 if TYPE_CHECKING:
-    from evalspan_evaluators.grounding.index import Index, Record
+    from evalspan_evaluators.grounding.fact import Record
+    from evalspan_evaluators.grounding.index import Index
 
-__all__ = ["read_literal", "read_tables"]
+__all__ = ["Columns", "columns_of", "read_literal", "read_tables"]
 
 _KEY_VALUE = re.compile(r"^[\s#>*-]*(?P<key>[^\W\d_][^:\n|]{0,60}?)\s*[:=]\s+(?P<value>\S.{0,200})$")
 _MAX_ROWS = 10_000
@@ -32,6 +36,41 @@ def read_literal(text: str) -> Any:
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return None
     return cast("Any", value) if isinstance(value, dict | list) else None
+
+
+class Columns(NamedTuple):
+    """Rows of values, and the names of their columns.
+
+    Attributes:
+        key: The field that holds the rows.
+        others: Further fields of the object.
+    """
+
+    names: tuple[str, ...]
+    key: str
+    rows: Sequence[Sequence[Any]]
+    others: tuple[tuple[str, Any], ...]
+
+
+_COLUMN_KEYS = ("columns", "headers", "header", "fields", "column_names", "schema", "cols")
+_ROW_KEYS = ("rows", "data", "values", "records", "results", "result")
+
+
+def columns_of(value: Mapping[str, Any]) -> Columns | None:
+    """The table an object is, such as `{"columns": ["id", "total"], "rows": [[1, 9.5]]}`; None when it is none."""
+    heads = next((key for key in _COLUMN_KEYS if is_list(value.get(key))), None)
+    key = next((key for key in _ROW_KEYS if is_list(value.get(key))), None)
+    if heads is None or key is None:
+        return None
+    given: list[Any] = [h.get("name") if is_object(h) else h for h in value[heads]]
+    names = [name for name in given if isinstance(name, str)]
+    rows = value[key]
+    if not names or not rows or len(names) < len(given):
+        return None
+    if not all(is_list(row) and len(row) == len(names) for row in rows):
+        return None
+    others = tuple((str(k), v) for k, v in value.items() if k not in (heads, key))
+    return Columns(tuple(names), key, rows, others)
 
 
 def _delimiter(line: str) -> str:
@@ -101,8 +140,10 @@ def _add_table(rows: list[list[str]], record: "Record", index: "Index", number: 
     while heads < len(rows) - 1 and heads < 3 and not any(_is_number_cell(c) for c in rows[heads][1:]):
         heads += 1
     width = max(len(r) for r in rows)
+    body = [r for r in rows[heads:] if not all(set(c) <= set("-: =") for c in r)]
+    index.count(record, "", len(body))
     titles = [" ".join(dict.fromkeys(r[c] for r in rows[:heads] if c < len(r) and r[c])) for c in range(width)]
-    for position, row in enumerate(r for r in rows[heads:] if not all(set(c) <= set("-: =") for c in r)):
+    for position, row in enumerate(body):
         inner = index.add_record(record, f"[{number}][{position}]" if number else f"[{position}]")
         for column, cell in enumerate(row):
             if cell:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evalspan_evaluators.grounding.bind import linked, links
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.index import Fact
+from evalspan_evaluators.grounding.fact import Fact
 from evalspan_evaluators.grounding.mention import Mention
 from evalspan_evaluators.grounding.reading import Reading
 from evalspan_evaluators.grounding.text import key_words

@@ -7,7 +7,8 @@ from statistics import fmean
 
 from evalspan_evaluators.grounding.claim import Claim
 from evalspan_evaluators.grounding.extreme import only_list
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.fact import Fact
+from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
 

@@ -45,6 +45,7 @@ _UNITS: dict[str, dict[str, float]] = {
         "m": 1,
         "meter": 1,
         "metre": 1,
+        "metr": 1,
         "km": 1e3,
         "kilometer": 1e3,
         "kilometr": 1e3,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.index import Fact
+from evalspan_evaluators.grounding.fact import Fact
 from evalspan_evaluators.grounding.source import Source
 from evalspan_evaluators.score import Evidence
 

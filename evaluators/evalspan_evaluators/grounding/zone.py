@@ -3,7 +3,8 @@
 import re
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.index import Fact, Index
+from evalspan_evaluators.grounding.fact import Fact
+from evalspan_evaluators.grounding.index import Index
 
 __all__ = ["find_zoned", "minutes_of"]
 
