@@ -447,9 +447,13 @@ async def test_a_cap_is_reserved_before_the_call_and_settled_after_it(api: Scrip
     assert len(api.requests) == 1
 
 
+def a_dollar(*_asked: object) -> float:
+    return 1.0
+
+
 def judge_by(kind: str, url: str, budget: SpendCap, entries: list[LedgerEntry]) -> AnthropicJudge | OpenAIJudge:
     limits = JudgeLimits(attempts=2, request_s=0.3, first_wait_s=0.01)
-    more: dict[str, Any] = {"limits": limits, "budget": budget, "ledger": entries.append, "pricer": lambda *_: 1.0}
+    more: dict[str, Any] = {"limits": limits, "budget": budget, "ledger": entries.append, "pricer": a_dollar}
     if kind == "anthropic":
         return AnthropicJudge("m", base_url=url, api_key="k", **more)
     return OpenAIJudge("m", base_url=f"{url}/v1", api_key="k", **more)
