@@ -59,6 +59,7 @@ class Days(Figures):
                 self.other_day(claim, scope, found) if claim.kind == "date" else self.other_record(claim, scope, found)
             )
             other = other or self.elsewhere(claim, context, scope, found) or self.by_name(claim, context, found)
+            other = other or self.other_line(claim, context, found)
             return other or ClaimVerdict(claim=claim, outcome="supported", fact=found[0])
         if (claim.text.isdigit() or self.index.cut) and self.index.holds(claim.text) >= 0:
             return ClaimVerdict(claim=claim, outcome="supported")

@@ -73,6 +73,8 @@ class Figures(Counts):
             if bound.fact is not None and context.after:
                 self.bound.add(context.sentence)
             return bound
+        if (other := self.other_line(claim, context, found)) is not None and self.derived(claim, context) is None:
+            return other
         if is_small(claim):
             return self.small(claim, context, scope, found)
         if found:

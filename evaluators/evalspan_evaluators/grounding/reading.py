@@ -8,6 +8,7 @@ from evalspan_evaluators.grounding.context import Context, context_of, tail_of
 from evalspan_evaluators.grounding.fact import Fact
 from evalspan_evaluators.grounding.field import Around, named_field
 from evalspan_evaluators.grounding.index import Index
+from evalspan_evaluators.grounding.line import of_other_line
 from evalspan_evaluators.grounding.owner import Owners, Said
 from evalspan_evaluators.grounding.quantity import scan
 from evalspan_evaluators.grounding.text import fold, sentences
@@ -55,6 +56,13 @@ class Reading:
         # Not `24-hour`: such a number is part of a name.
         before = max((c.end for c in self.claims if c.end <= claim.start and self.text[c.end] != "-"), default=0)
         return named_field(Around(self.text, before, context.sentence), claim, found, says)
+
+    def other_line(self, claim: Claim, context: Context, found: Sequence[Fact]) -> ClaimVerdict | None:
+        """Contradicted where the value stands in a line of a listing that the sentence does not speak of."""
+        fact = of_other_line(claim, self.text[context.sentence[0] : context.sentence[1]], found)
+        if fact is None:
+            return None
+        return ClaimVerdict(claim=claim, outcome="contradicted", fact=fact, code="OTHER_RECORD")
 
     def elsewhere(self, claim: Claim, context: Context, scope: Scope, found: Sequence[Fact]) -> ClaimVerdict | None:
         """Contradicted where the value is known of another subject only, and the claim's own has a value for it."""
