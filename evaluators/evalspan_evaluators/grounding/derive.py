@@ -26,6 +26,7 @@ _DOLLARS = frozenset(["USD", "CAD", "AUD", "NZD", "SGD", "HKD", "MXN"])
 _MAX_GROUP = 40
 _MAX_ROWS = 60
 _FEW_MEASURES = 12
+_FEW_RECORDS = 3
 _MAX_OWN = 30
 _MAX_CELL = 80
 _MAX_COLUMN = 500
@@ -136,6 +137,11 @@ def _several(target: _Target, values: Sequence[float], hints: Hints) -> str | No
     total = sum(values)
     if (hints.total or hints.difference) and target.hit(total):
         return _shown(values)
+    if hints.total and min(values) < 0 < max(values):
+        # Payments and receipts are told apart.
+        for some in ([v for v in values if v < 0], [v for v in values if v > 0]):
+            if len(some) > 1 and target.hit(sum(some)):
+                return _shown(some)
     if hints.share and target.percent and total:
         # `65% of the total`: one value of the sum of all.
         part = next((v for v in values if target.hit(v / total * 100)), None)
@@ -265,6 +271,9 @@ def _groups(index: Index, hints: Hints) -> Iterator[list[Fact]]:
     rows, columns = index.grid
     overlap = _Overlap(index, hints.words)
     named = [(n, group) for group in rows if len(group) > 1 and (n := overlap.of(group[0].record))]
+    if len(rows) <= _FEW_RECORDS:  # of so few records an answer speaks without naming them
+        known = {id(group) for _, group in named}
+        named += [(0, group) for group in rows if len(group) > 1 and id(group) not in known]
     named.sort(key=lambda pair: -pair[0])
     if hints.share:
         yield from _across(rows, overlap)
@@ -316,6 +325,8 @@ def _grid(index: Index) -> tuple[list[list[Fact]], list[list[Fact]]]:
             if home is not None and not fact.key and home.parent is not None:
                 home = home.parent
             columns.setdefault((id(home) if home is not None else id(record), fact.key), []).append(fact)
+            if home is not None and record.children:  # a total beside the list that it is of
+                columns.setdefault((id(record), fact.key), []).append(fact)
     return list(rows.values()), list(columns.values())
 
 
@@ -328,7 +339,7 @@ class _Overlap:
     """How many of the wanted words each record holds, counted over unique strings once."""
 
     def __init__(self, index: Index, wanted: frozenset[str]) -> None:
-        self.stems = frozenset(stem(w) for w in wanted if w not in STOP_WORDS)
+        self.stems = frozenset(stem(w.removesuffix("'s")) for w in wanted if w not in STOP_WORDS)
         self._keys: dict[str, int] = {}
         self._records: dict[int, int] = {}
         self._found: dict[int, int] = {}

@@ -2,12 +2,14 @@
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 from evalspan_evaluators.grounding.fact import Fact, Record
 from evalspan_evaluators.grounding.index import Index
-from evalspan_evaluators.grounding.text import STOP_WORDS
+from evalspan_evaluators.grounding.text import STOP_WORDS, key_words
 
 __all__ = ["Mention", "Mentions", "Reach"]
 
@@ -17,6 +19,9 @@ _TOKEN_BESIDE = re.compile(
     r"(?:(?![\u3040-\u30ff\u3400-\u9fff])[^\W_])+(?:['.&](?:(?![\u3040-\u30ff\u3400-\u9fff])[^\W_])+)*"
     r"|[\u3040-\u30ff\u3400-\u9fff]+"
 )
+_HASHED = re.compile(r"#(\d{1,12})\b")
+#: Parts of the names of fields that number something.
+_NUMBERS = frozenset(("number", "num", "no", "nr", "id", "key", "ref", "iid", "ticket", "issue", "order", "pr"))
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _MAX_PARTS = 6
 _SHORTEST_PLURAL = 3
@@ -143,6 +148,8 @@ class Mentions:
                     break
         if _CJK.search(text):
             self.items = sorted([*self.items, *_unspaced(text, index)], key=lambda m: m.start)
+        if "#" in text:
+            self.items = sorted([*self.items, *_numbered(text, index)], key=lambda m: m.start)
         self._starts = [m.start for m in self.items]
 
     def within(self, start: int, end: int, *, strong: bool = True) -> list[Mention]:
@@ -162,6 +169,15 @@ def _mention(text: str, start: int, end: int, facts: list[Fact], *, strong: bool
     said = text[start:end]
     numbered = not said.isalpha() and any(c.isdigit() for c in said)
     return Mention(start, end, said, tuple(facts), strong, numbered, records, Reach(records[:_MAX_REACH]))
+
+
+def _numbered(text: str, index: Index) -> Iterator[Mention]:
+    """`#812`: the record of that number."""
+    for match in islice(_HASHED.finditer(text), _MOST):
+        number = float(match[1])
+        facts = [f for f in index.near(number, 0.0) if not _NUMBERS.isdisjoint(key_words(f.key))]
+        if facts:
+            yield _mention(text, match.start(), match.end(), facts, strong=True)
 
 
 def _unspaced(text: str, index: Index) -> list[Mention]:

@@ -11,7 +11,7 @@ from evalspan_evaluators.grounding.fitness import clashes
 from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.lookup import number_of
 
-__all__ = ["complement", "is_rate", "multiple", "out_of", "rate"]
+__all__ = ["complement", "is_rate", "multiple", "out_of", "over_time", "rate"]
 
 _PER = re.compile(
     r"(?:\s[^\W\d_]+){0,2}(?:\s(?:per|a|an|each|every|pro|par|por)\s|/|毎|每)(second|s|minute|min|hour|h|day|week|month"
@@ -28,6 +28,25 @@ _ROUND = frozenset((10, 100, 1_000, 10_000, 100_000, 1_000_000))
 _SHARES = frozenset(("rate", "pct", "percent", "percentag", "ratio", "share", "fraction", "quota", "quote", "taux"))
 _EACH = frozenset(
     ("price", "rate", "cost", "fare", "fee", "per", "each", "unit", "dos", "dose", "total", "salary", "wage")
+)
+#: Words of keys for a span of time, how longer ones are told, and how many of it those hold.
+_SPANS: tuple[tuple[frozenset[str], re.Pattern[str], tuple[int, ...]], ...] = (
+    (
+        frozenset(("month", "monthly")),
+        re.compile(r"\b(?:years?|annual(?:ly)?|yearly|quarters?|Jahr|jährlich|par an|al año|ao ano)\b", re.IGNORECASE),
+        (12, 3),
+    ),
+    (
+        frozenset(("week", "weekly", "weekli")),
+        re.compile(r"\b(?:years?|annual(?:ly)?|yearly|months?|monthly)\b", re.IGNORECASE),
+        (52, 4),
+    ),
+    (
+        frozenset(("day", "daily", "dai", "night")),
+        re.compile(r"\b(?:years?|annual(?:ly)?|months?|monthly|weeks?|weekly)\b", re.IGNORECASE),
+        (365, 30, 7),
+    ),
+    (frozenset(("hour", "hourly")), re.compile(r"\b(?:days?|daily|weeks?|weekly)\b", re.IGNORECASE), (24, 8, 40)),
 )
 #: Fewer digits are met by chance too often.
 _FEW_DIGITS = 3
@@ -105,6 +124,21 @@ def multiple(claim: Claim, counts: Iterable[Claim], index: Index) -> Derivation 
         for fact in index.near(q.value / times, q.step / times * 1.02):
             if not clashes(claim, fact) and (_is_each(fact) or (_is_precise(fact) and not few)):
                 return Derivation(f"{number_of(fact) or 0.0:.10g} * {times:g}", fact)
+    return None
+
+
+def over_time(claim: Claim, sentence: str, index: Index) -> Derivation | None:
+    """`$1,020 a year` of a monthly fee of 85: a value of one span of time, told for a longer one."""
+    q = claim.quantity
+    if q is None or q.percent:
+        return None
+    for spans, pattern, parts in _SPANS:
+        if pattern.search(sentence) is None:
+            continue
+        for part in parts:
+            for fact in index.near(q.value / part, q.step / part * 1.02):
+                if fact.record.prose is None and not clashes(claim, fact) and not spans.isdisjoint(key_stems(fact.key)):
+                    return Derivation(f"{number_of(fact) or 0.0:.10g} * {part}", fact)
     return None
 
 

@@ -13,7 +13,7 @@ from evalspan_evaluators.grounding.fitness import MOST_ALIKE, clashes, digit_lik
 from evalspan_evaluators.grounding.hint import hints_of
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.quantity import Quantity
-from evalspan_evaluators.grounding.rate import complement, multiple, out_of
+from evalspan_evaluators.grounding.rate import complement, multiple, out_of, over_time
 from evalspan_evaluators.grounding.reading import Reading
 from evalspan_evaluators.grounding.rough import bound_of, equivalent, find_within
 from evalspan_evaluators.grounding.verdict import ClaimVerdict, Outcome
@@ -62,7 +62,7 @@ class Reckoning(Reading):
             if both := _BOTH.search(self.text, start, end):
                 two = Quantity(both.start(), both.end(), both[0], (2.0,), worded=True)
                 counts.append(Claim("number", both[0], both.start(), both.end(), quantity=two))
-            found = multiple(claim, counts, self.index)
+            found = multiple(claim, counts, self.index) or over_time(claim, self.text[start:end], self.index)
         return proved(claim, found) if found is not None else None
 
     def hinted_here(self, claim: Claim, context: Context) -> bool:

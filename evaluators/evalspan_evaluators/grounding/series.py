@@ -9,6 +9,7 @@ from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.moment import Day
 from evalspan_evaluators.grounding.rough import bound_of
 from evalspan_evaluators.grounding.verdict import ClaimVerdict
+from evalspan_evaluators.grounding.zone import minutes_of
 
 __all__ = ["check_series"]
 
@@ -37,6 +38,7 @@ _RANGE_END = re.compile(r"\d[^\d.;,\n]{0,25}?\b(?:to|and|bis|und|à|et|a|y|e)\s+
 #: An end of a day's values: `with a high of`, `lows around`.
 _END_OF_DAY = re.compile(r"\b(high|low|maximum|minimum)s?\b[^.;,\d]{0,25}$", re.IGNORECASE)
 _BOTH = slice(None)
+_PAIR = 2
 _MIN_LENGTH = 3
 #: More places of one value than these tell nothing.
 _MOST_FOUND = 200
@@ -71,7 +73,11 @@ def check_series(text: str, claim: Claim, found: Sequence[Fact], claims: Sequenc
     if not rows or len(rows) < len(found[:40]):
         return None
     if len(found) <= _MOST_FOUND:
-        other = _by_date_before(text, claim, found, claims) or _by_range(text, claim, found, claims)
+        other = (
+            _by_date_before(text, claim, found, claims)
+            or _by_time(text, claim, rows, claims)
+            or _by_range(text, claim, found, claims)
+        )
         if other is not None:
             return other
     column = _column(rows[0])
@@ -123,6 +129,28 @@ def _by_date_before(text: str, claim: Claim, found: Sequence[Fact], claims: Sequ
     value = claim.quantity.value
     truth = min(meant, key=lambda f: abs((number_of(f) or 0.0) - value))
     return ClaimVerdict(claim=claim, outcome="contradicted", fact=truth, code="OTHER_DATE")
+
+
+def _by_time(text: str, claim: Claim, rows: Sequence[Fact], claims: Sequence[Claim]) -> ClaimVerdict | None:
+    """`At 18:00 it was 24.4`: the only time of the sentence, before its only number, says of which row that must be."""
+    start = max(text.rfind(mark, 0, claim.start) for mark in (". ", "\n", "; ")) + 1
+    stop = min((at for mark in (". ", "\n", "; ") if (at := text.find(mark, claim.end)) >= 0), default=len(text))
+    told = [c for c in claims if start <= c.start < stop and (c.kind == "time" or c.quantity is not None)]
+    if len(told) != _PAIR or told[0].kind != "time" or told[1] is not claim or told[0].moment is None:
+        return None
+    minutes = frozenset(told[0].moment.minutes)
+    parent = rows[0].record.parent
+    if parent is None or any(f.record.parent is not parent or _minutes(f.record) & minutes for f in rows):
+        return None
+    keys = {f.key for f in rows}
+    meant = [f for row in parent.children[:5000] if _minutes(row) & minutes for f in row.facts if f.key in keys]
+    if len(meant) != 1 or number_of(meant[0]) is None:
+        return None
+    return ClaimVerdict(claim=claim, outcome="contradicted", fact=meant[0], code="OTHER_DATE")
+
+
+def _minutes(row: Record) -> frozenset[int]:
+    return frozenset(minute for f in row.facts for minute in minutes_of(f))
 
 
 def _by_range(text: str, claim: Claim, found: Sequence[Fact], claims: Sequence[Claim]) -> ClaimVerdict | None:

@@ -21,7 +21,7 @@ class Tokens(Reading):
         facts = self.index.strings.get(claim.text.lower())
         if facts:
             return self.identifier(claim, facts)
-        if self.index.holds(claim.text) >= 0:
+        if self.index.holds(claim.text) >= 0 or (claim.text[0] == "#" and self.index.holds(claim.text[1:]) >= 0):
             return ClaimVerdict(claim=claim, outcome="supported")
         return ClaimVerdict(claim=claim, outcome="unsupported", severity="minor" if claim.kind == "quote" else "major")
 

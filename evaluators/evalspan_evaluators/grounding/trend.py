@@ -23,7 +23,9 @@ _WAY = re.compile(
     re.IGNORECASE,
 )
 _TO = re.compile(
-    r"[^\W\d_%°]{0,12}\s?(?:to|and|until|through|bis|auf|und|à|a|y|e|–|-)\s(?:about |around )?\W{0,2}", re.IGNORECASE
+    r"\s?(?:%|°?[^\W\d_]{0,12})(?:/[^\W\d_]{1,3})?"
+    r"\s?(?:to|and|until|through|bis|auf|und|à|a|y|e|–|-)\s(?:about |around )?\W{0,2}",
+    re.IGNORECASE,
 )
 _REACH = 90
 #: Means of two days that differ by less, as a share of the larger, tell no way.
