@@ -1,4 +1,4 @@
-"""Honest answers about twenty-seven tool results, none of which may be flagged, and answers with one planted error each."""
+"""Honest answers about thirty-three tool results, none of which may be flagged, and answers with one planted error each."""
 
 import json
 from pathlib import Path

@@ -173,7 +173,8 @@ def derive(claim: Claim, hints: Hints, index: Index, others: Sequence[Claim]) ->
     scale = claim.quantity.scale
     if hints.words not in index.groups:
         index.groups[hints.words] = list(_groups(index, hints))
-    kind = "" if claim.kind == "duration" else measure((claim.quantity.unit,))
+    per = hints.ratio and "per" in hints.words
+    kind = "" if claim.kind == "duration" or per else measure((claim.quantity.unit,))
     tries = _MAX_TRIES
     for group in index.groups[hints.words]:
         if claim.quantity.currency is not None:

@@ -24,6 +24,7 @@ __all__ = ["Around", "may_mean", "named_field", "other_currency", "other_sign", 
 #: The words next to a claim name a field this well where it is the one meant, and the field that holds the value at
 #: most so well anywhere in the sentence.
 _NAMED, _UNNAMED = 0.85, 0.5
+_FULLY = 0.95
 #: Fields of one value looked at; a value that stands in more tells nothing.
 _MOST_FOUND = 12
 _MOST_FIELDS = 80
@@ -54,6 +55,14 @@ _FAMILIES = (
     frozenset(["SEK", "NOK", "DKK", "ISK"]),
 )
 _ISO_CODE = re.compile(r"[A-Z]{3}")
+
+
+class _Words(NamedTuple):
+    """Stems right before a claim, those and the ones right behind it, and all of its sentence."""
+
+    ahead: tuple[str, ...]
+    near: tuple[str, ...]
+    said: frozenset[str]
 
 
 class Around(NamedTuple):
@@ -108,12 +117,12 @@ def named_field(around: Around, claim: Claim, found: Sequence[Fact], says: Calla
         return None
     codes = {code.lower() for code in _CODE.findall(ahead)}
     said = frozenset(stems_of(text[sentence[0] : sentence[1]]))
-    near = context_of(ahead, len(ahead), len(ahead), (0, len(ahead))).before[-4:]
-    if not is_small(claim):
-        near += _behind(text, claim, sentence)  # behind a small number stands what it counts
+    before = context_of(ahead, len(ahead), len(ahead), (0, len(ahead))).before[-4:]
+    # Behind a small number stands what it counts.
+    words = _Words(before, before if is_small(claim) else before + _behind(text, claim, sentence), said)
     meant: Fact | None = None
     for fact in found:
-        other = _other(fact, near, codes, said, says)
+        other = _other(fact, words, codes, says)
         if other is None:
             return None
         meant = meant or other
@@ -125,10 +134,9 @@ def _behind(text: str, claim: Claim, sentence: tuple[int, int]) -> tuple[str, ..
     return context_of(tail, 0, 0, (0, len(tail))).after[:2]
 
 
-def _other(
-    fact: Fact, near: tuple[str, ...], codes: set[str], around: frozenset[str], says: Callable[[Fact], bool]
-) -> Fact | None:
+def _other(fact: Fact, words: "_Words", codes: set[str], says: Callable[[Fact], bool]) -> Fact | None:
     """The field beside one that the words name instead of it."""
+    ahead, near, around = words
     own = _codes(fact.key)
     if codes & own or (own and not codes) or is_bookkeeping(fact):
         return None
@@ -138,7 +146,9 @@ def _other(
     parts = frozenset(key_stems(fact.key))
     if own_name(tuple(around), fact) > _UNNAMED or not around.isdisjoint(parts):
         # Its own words are said too, so only a field is meant that says more: `prev_revenue` of `revenue`.
-        fields = [f for f in fields if parts < frozenset(key_stems(f.key))]
+        # A field named in full is meant rather than one named by a word they share: `last_seen` of `first_seen`.
+        partly = 0 < own_name(ahead, fact) < _FULLY
+        fields = [f for f in fields if parts < frozenset(key_stems(f.key)) or (partly and own_name(ahead, f) >= _FULLY)]
     best: tuple[float, Fact] | None = None
     for other in fields:
         if other.record is fact.record:

@@ -60,6 +60,7 @@ class Figures(Counts):
         early = (
             self.settled(claim)
             or self.elapsed(claim)
+            or self.of_many(claim)
             or (self.roughly(claim, context) if not found else None)
             or self.otherwise(claim, found)
             or check_series(self.text, claim, found, self.claims)
@@ -219,8 +220,8 @@ class Figures(Counts):
         mentions = scope.all
         if not mentions or any(f.record.prose is not None or f.record.source.kind == "user" for f in found):
             return None
-        if _belongs(found, scope):
-            return None
+        if _belongs(found, scope) or any(self.beside(m, scope) and linked(found, (m,)) for m in scope.line):
+            return None  # of `Kim and Omar` it may be either's
         ours = max(closeness(f, mentions) for f in found[:60])
         best: tuple[float, Fact] | None = None
         for mention in mentions:

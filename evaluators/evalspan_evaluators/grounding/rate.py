@@ -11,7 +11,7 @@ from evalspan_evaluators.grounding.fitness import clashes
 from evalspan_evaluators.grounding.index import Index
 from evalspan_evaluators.grounding.lookup import number_of
 
-__all__ = ["complement", "is_rate", "multiple", "out_of", "over_time", "rate"]
+__all__ = ["after_percent", "complement", "is_rate", "multiple", "out_of", "over_time", "rate"]
 
 _PER = re.compile(
     r"(?:\s[^\W\d_]+){0,2}(?:\s(?:per|a|an|each|every|pro|par|por)\s|/|毎|每)(second|s|minute|min|hour|h|day|week|month"
@@ -20,7 +20,7 @@ _PER = re.compile(
     re.IGNORECASE,
 )
 #: What a number of a longer time is divided by, and what that is called.
-_PARTS = (60, 3600, 86400, 24, 1440, 7, 30, 12, 52, 365)
+_PARTS = (60, 3600, 86400, 24, 1440, 7, 30, 31, 28, 12, 52, 365)
 _OUT_OF = re.compile(
     r"(?:\s[^\W\d_]+)?\s(?:out of|of|in|von|sur|de|em|aus)(?:\s(?:every|each|the|chaque|cada))?\s", re.IGNORECASE
 )
@@ -82,13 +82,13 @@ def out_of(text: str, claim: Claim, claims: Sequence[Claim], index: Index) -> De
         one = part.quantity.value == 1
         if not one and whole.quantity.value not in _ROUND:
             continue
-        gap = text[part.start + len(part.quantity.digits) : whole.start]
+        gap = text[part.start + len(part.quantity.digits) if part.quantity.digits else part.end : whole.start]
         if _OUT_OF.fullmatch(gap) is None or not 0 < part.quantity.value < whole.quantity.value:
             continue
-        share = part.quantity.value / whole.quantity.value
+        share = part.quantity.value / whole.quantity.value  # or what is left of one
         # `1 in 17`: the second number is the rounded one.
         step = 0.5 * share / (whole.quantity.value - 0.5) if one else part.quantity.step / whole.quantity.value
-        for fact in _shares(index, share, step):
+        for fact in (*_shares(index, share, step), *_shares(index, 1 - share, step)):
             return Derivation(f"{part.quantity.value:g} / {whole.quantity.value:g}", fact)
     return None
 
@@ -124,6 +124,22 @@ def multiple(claim: Claim, counts: Iterable[Claim], index: Index) -> Derivation 
         for fact in index.near(q.value / times, q.step / times * 1.02):
             if not clashes(claim, fact) and (_is_each(fact) or (_is_precise(fact) and not few)):
                 return Derivation(f"{number_of(fact) or 0.0:.10g} * {times:g}", fact)
+    return None
+
+
+def after_percent(claim: Claim, percents: Iterable[Claim], index: Index) -> Derivation | None:
+    """`$39.20 with the 20% discount`: a value of the sources less or more by a percentage of the sentence."""
+    q = claim.quantity
+    if q is None or q.percent or len(q.digits.replace(".", "").replace(",", "").strip("0")) < _FEW_DIGITS:
+        return None
+    for other in percents:
+        part = other.quantity.value / 100 if other.quantity is not None else 0.0
+        for factor, sign in ((1 - part, "-"), (1 + part, "+")):
+            if not 0 < part < 1:
+                continue
+            for fact in index.near(q.value / factor, q.step / factor * 1.02):
+                if not clashes(claim, fact) and fact.record.source.kind != "user":
+                    return Derivation(f"{number_of(fact) or 0.0:.10g} {sign} {100 * part:g} %", fact)
     return None
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 
 from evalspan_evaluators.grounding.claim import Claim
-from evalspan_evaluators.grounding.context import Context, attribute_match
+from evalspan_evaluators.grounding.context import Context, attribute_match, key_stems
 from evalspan_evaluators.grounding.derive import Derivation, derive
 from evalspan_evaluators.grounding.elapsed import find_elapsed
 from evalspan_evaluators.grounding.fact import Fact
@@ -13,7 +13,7 @@ from evalspan_evaluators.grounding.fitness import MOST_ALIKE, clashes, digit_lik
 from evalspan_evaluators.grounding.hint import hints_of
 from evalspan_evaluators.grounding.lookup import number_of
 from evalspan_evaluators.grounding.quantity import Quantity
-from evalspan_evaluators.grounding.rate import complement, multiple, out_of, over_time
+from evalspan_evaluators.grounding.rate import after_percent, complement, is_rate, multiple, out_of, over_time, rate
 from evalspan_evaluators.grounding.reading import Reading
 from evalspan_evaluators.grounding.rough import bound_of, equivalent, find_within
 from evalspan_evaluators.grounding.verdict import ClaimVerdict, Outcome
@@ -52,6 +52,8 @@ class Reckoning(Reading):
         hints = hints_of(self.text[start:end], asked)
         if claim.kind == "percent" and OF.match(self.text, claim.end):
             hints = replace(hints, ratio=True, share=True)
+        if is_rate(self.text, claim):
+            hints = replace(hints, ratio=True, words=hints.words | {"per"})
         digits = claim.quantity.digits.replace(".", "").replace(",", "").strip("0")
         if bold and len(digits) >= _TELLING_DIGITS and not claim.quantity.percent:
             hints = replace(hints, difference=True)  # so many digits seldom come out by chance
@@ -62,8 +64,21 @@ class Reckoning(Reading):
             if both := _BOTH.search(self.text, start, end):
                 two = Quantity(both.start(), both.end(), both[0], (2.0,), worded=True)
                 counts.append(Claim("number", both[0], both.start(), both.end(), quantity=two))
-            found = multiple(claim, counts, self.index) or over_time(claim, self.text[start:end], self.index)
+            percents = [c for c in self.claims if c.kind == "percent" and start <= c.start < end][:_MOST_COUNTS]
+            found = (
+                multiple(claim, counts, self.index)
+                or over_time(claim, self.text[start:end], self.index)
+                or after_percent(claim, percents, self.index)
+                or self.per_time_of(claim)
+            )
         return proved(claim, found) if found is not None else None
+
+    def per_time_of(self, claim: Claim) -> Derivation | None:
+        """A number told per day or hour, of a field of the same unit."""
+        if claim.quantity is None or not claim.quantity.unit or not is_rate(self.text, claim):
+            return None
+        known = (facts[0] for (key, _), facts in self.binder.keyed().items() if claim.quantity.unit in key_stems(key))
+        return rate(claim, known)
 
     def hinted_here(self, claim: Claim, context: Context) -> bool:
         """Whether the words next to a claim speak of a calculation; a small number needs them close by."""
@@ -85,13 +100,18 @@ class Reckoning(Reading):
             return None
         return ClaimVerdict(claim=claim, outcome="supported", fact=found[0], formula=found[1], code="DERIVED")
 
+    def of_many(self, claim: Claim) -> ClaimVerdict | None:
+        """Supported as a part of `15 out of every 1,000` or `one in four`."""
+        found = out_of(self.text, claim, self.claims, self.index)
+        return proved(claim, found) if found is not None else None
+
     def roughly(self, claim: Claim, context: Context) -> ClaimVerdict | None:
-        """A bound that a value keeps to, the same value in another unit, or a share told as so many of so many."""
+        """A bound that a value keeps to, the same value in another unit, or what is left of a share."""
         told = equivalent(self.text, claim, self.claims)
         if told is not None:
             outcome: Outcome = "supported" if told[1] else "contradicted"
             return ClaimVerdict(claim=claim, outcome=outcome, code="EQUIVALENT", formula=f"{told[0].text} converted")
-        found = out_of(self.text, claim, self.claims, self.index) or complement(claim, self.index)
+        found = complement(claim, self.index)
         if found is not None:
             return proved(claim, found)
         bound = bound_of(self.text, claim)
