@@ -4,6 +4,7 @@ import gzip
 import http.client
 import json
 import socket
+import time
 import tracemalloc
 import zlib
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from apparatus.receiving import Intake, make_intake
+from apparatus.waiting import until
 from apparatus.workload import Workload
 from google.rpc import status_pb2  # type: ignore[import-untyped]  # ships no stubs
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -230,3 +232,87 @@ def test_the_inflater_takes_a_stream_byte_by_byte() -> None:
 def test_the_inflater_names_what_is_no_gzip() -> None:
     with pytest.raises(RefusedError, match="no gzip"):
         Inflater(10).feed(b"plain text")
+
+
+def opened(served: Served, sent: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", served.server.port), timeout=20)
+    connection.sendall(sent)
+    return connection
+
+
+def answered(connection: socket.socket, path: str = "/healthz") -> bool:
+    """Ask on a connection that stays open; whether the answer came whole and is 200."""
+    connection.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+    answer = b""
+    while not answer.endswith(b"ok\n"):
+        piece = connection.recv(4096)
+        if not piece:
+            return False
+        answer += piece
+    return answer.startswith(b"HTTP/1.1 200")
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server has ended the connection; waits for it."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/tr", b"POST /v1/traces HTTP/1.1\r\nhost: x\r\n"])
+def test_a_connection_without_a_whole_head_is_closed(
+    served: Served, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalspan_collector.receiver.patience.HEAD_S", 0.3)
+    assert is_closed(opened(served, sent))
+    assert served.post(Workload(1).one().body, PROTOBUF).status == 200
+
+
+def test_a_second_head_on_a_kept_connection_is_not_waited_for_either(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalspan_collector.receiver.patience.HEAD_S", 0.5)
+    connection = opened(served)
+    assert answered(connection)
+    time.sleep(0.8)  # longer than a head may take: an idle connection between two requests stays
+    assert answered(connection)
+    connection.sendall(b"GET /hea")
+    assert is_closed(connection)
+
+
+def test_one_connection_too_many_is_closed_and_the_others_are_served(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalspan_collector.receiver.patience.MOST_CONNECTIONS", 3)
+    kept = [opened(served) for _ in range(3)]
+    assert all(answered(one) for one in kept)
+    assert is_closed(opened(served))
+    assert all(answered(one) for one in kept)
+
+
+def test_a_body_that_does_not_end_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalspan_collector.receiver.http_server._BODY_S", 0.3)
+    head = b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: 100\r\n\r\n"
+    connection = opened(served, head + b"half")
+    answer = b""
+    while piece := connection.recv(4096):
+        answer += piece
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"retry-after: 1" in answer.lower()
+
+
+def test_bodies_under_way_are_bounded_together(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalspan_collector.receiver.http_server._READING_FACTOR", 0)
+    monkeypatch.setattr("evalspan_collector.receiver.http_server._READING_LEAST", 10_000)
+    head = (
+        b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: 9000\r\n\r\n"
+    )
+    waiting = opened(served, head + b"x" * 6_000)
+    until(lambda: served.server._app._reading == 6_000)  # what nobody can see from outside
+    reply = served.post(b"x" * 9_000, PROTOBUF)
+    assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+    waiting.close()
+    small = Workload(1, content=0.01).one(1).body
+    assert len(small) < 10_000
+    until(lambda: served.post(small, PROTOBUF).status == 200)

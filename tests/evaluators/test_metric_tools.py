@@ -70,6 +70,26 @@ def test_an_undefined_category_is_an_error_that_names_it() -> None:
     assert "'teleport'" in score.error
 
 
+@pytest.mark.parametrize(
+    ("pattern", "called", "forbidden"),
+    [
+        ("delete_*", "delete_user", True),
+        ("delete_*", "mcp__db__delete_user", True),
+        ("delete_user", "mcp__db__delete_user", True),
+        ("delete_user", "db.delete-user", True),
+        ("*", "anything", True),
+        ("delete_?", "delete_x", True),
+        ("delete_*", "undelete_user", False),
+        ("user", "delete_user", False),
+        ("[", "delete_user", False),
+    ],
+)
+def test_forbidden_names_may_hold_stars_and_a_server_s_name_hides_none(
+    pattern: str, called: str, forbidden: bool
+) -> None:
+    assert scored("forbidden_tools", case_of(called), tools=[pattern]).value == (0.0 if forbidden else 1.0)
+
+
 def test_seed_e13_forbidden_tools_are_compared_normalised_and_fail_hard() -> None:
     score = scored("forbidden_tools", case_of("a", "Delete-User"), tools=["delete_user"])
     assert (score.value, score.passed, score.evidence[0].span_id) == (0.0, False, "s1")

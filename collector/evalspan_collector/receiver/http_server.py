@@ -25,6 +25,7 @@ from starlette.routing import Route
 from evalspan.errors import ConfigError
 from evalspan_collector.receiver.acceptance import Acceptance, Accepted, Credentials
 from evalspan_collector.receiver.admission import Reason, RefusedError
+from evalspan_collector.receiver.patience import PatientProtocol
 from evalspan_collector.receiver.tls import TlsFiles
 from evalspan_collector.spool import Signal
 
@@ -37,6 +38,8 @@ _BACKLOG = 2048
 _TLS_CHECK_S = 2.0
 #: Of a refused request, so much of the body is read and forgotten, in multiples of the size limit and in seconds.
 _REST_FACTOR, _REST_S = 2, 10.0
+#: Seconds for a whole body, and how many of the largest may be under way at once.
+_BODY_S, _READING_FACTOR, _READING_LEAST = 60.0, 4, 64 << 20
 
 
 class _Code(NamedTuple):
@@ -111,6 +114,7 @@ class HttpServer:
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             self._app.starlette,
+            http=PatientProtocol,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -180,6 +184,8 @@ class _App:
 
     def __init__(self, acceptance: Acceptance) -> None:
         self._acceptance = acceptance
+        #: Bytes of bodies that are being read, inflated.
+        self._reading = 0
         self.starlette = Starlette(
             routes=[
                 Route("/v1/traces", self._traces, methods=["POST"]),
@@ -237,14 +243,29 @@ class _App:
         inflater = Inflater(self._acceptance.max_request_bytes) if coding == "gzip" else None
         pieces: list[bytes] = []
         size = 0
-        async for chunk in request.stream():
-            piece = inflater.feed(chunk) if inflater is not None else chunk
-            size += len(piece)
-            self._acceptance.check_size(size)
-            pieces.append(piece)
+        try:
+            async with asyncio.timeout(_BODY_S):
+                async for chunk in request.stream():
+                    piece = inflater.feed(chunk) if inflater is not None else chunk
+                    size += len(piece)
+                    self._reading += len(piece)
+                    self._acceptance.check_size(size)
+                    self._check_reading()
+                    pieces.append(piece)
+        except TimeoutError:
+            message = f"the body did not come within {_BODY_S:g} s: send less at a time, or compress it"
+            raise RefusedError(Reason.OVERLOAD, message, retry_after_s=1.0) from None
+        finally:
+            self._reading -= size
         if inflater is not None and inflater.size:
             inflater.finish()
         return b"".join(pieces)
+
+    def _check_reading(self) -> None:
+        """Bodies that are still coming are bounded together, not only each."""
+        if self._reading > max(_READING_FACTOR * self._acceptance.max_request_bytes, _READING_LEAST):
+            message = "too much is being received at once: send again a little later"
+            raise RefusedError(Reason.OVERLOAD, message, retry_after_s=1.0)
 
     async def _read_rest(self, request: Request) -> None:
         """Read and forget what is still coming, within bounds: who is still writing sees a reset, not the answer."""
@@ -267,7 +288,7 @@ class _App:
         response = _encode(status_pb2.Status(code=code.rpc, message=refusal.message), encoding, code.http)
         if refusal.retry_after_s is not None:
             response.headers["retry-after"] = str(max(1, round(refusal.retry_after_s)))
-        if refusal.reason in (Reason.TOO_LARGE, Reason.BAD_KEY):
+        if refusal.reason in (Reason.TOO_LARGE, Reason.BAD_KEY, Reason.OVERLOAD):
             response.headers["connection"] = "close"  # the rest of the body may not have been read
         return response
 

@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from evalspan.errors import JudgeError, MissingExtraError
+from evalspan.errors import JudgeError
+from evalspan_evaluators.closed_schema import schema_validator
 
 __all__ = ["parsed"]
 
@@ -34,15 +35,8 @@ def _no_constant(name: str) -> None:
 
 
 def _schema_problem(schema: Mapping[str, Any], value: Any) -> str | None:
-    try:
-        import jsonschema_rs
-    except ImportError as error:
-        raise MissingExtraError("jsonschema-rs", "server") from error
-    try:
-        jsonschema_rs.validate(dict(schema), value)
-    except jsonschema_rs.ValidationError as error:
-        return error.message
-    return None
+    mistake: Any = next(iter(schema_validator(dict(schema)).iter_errors(value)), None)
+    return None if mistake is None else str(mistake.message)
 
 
 def _start(text: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from evalspan.errors import MissingExtraError
 from evalspan_evaluators.case import Case
+from evalspan_evaluators.closed_schema import SchemaRefusedError, schema_validator
 from evalspan_evaluators.jsonvalue import short
 from evalspan_evaluators.metric import MetricBase
 from evalspan_evaluators.output.fenced import Block, blocks, first_json
@@ -87,14 +87,10 @@ class JsonSchema(MetricBase):
         value, problem = _read(case.output or "", fenced=self.fenced)
         if problem is not None:
             return self.score(0.0, f"the output is no JSON: {problem.note}", evidence=(problem,))
-        try:
-            import jsonschema_rs
-        except ImportError as error:
-            raise MissingExtraError("jsonschema-rs", "server") from error
         schema: Any = dict(self.schema) if isinstance(self.schema, Mapping) else self.schema
         try:
-            validator: Any = jsonschema_rs.validator_for(schema)
-        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+            validator: Any = schema_validator(schema)
+        except SchemaRefusedError as error:
             return self.fail(f"the schema cannot be used: {error}")
         found: list[Evidence] = []
         for mistake in validator.iter_errors(value):

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from evalspan.errors import MissingExtraError
 from evalspan_collector.run import ToolCall, ToolDefinition
 from evalspan_evaluators.case import Case
+from evalspan_evaluators.closed_schema import SchemaRefusedError, schema_validator
 from evalspan_evaluators.jsonvalue import is_list, is_object, loaded, member_path, short
 from evalspan_evaluators.metric import MetricBase
 from evalspan_evaluators.score import Evidence, Score
@@ -49,17 +49,13 @@ class _Checker:
     """One tool's parameters, compiled; None of it is checkable when the schema itself is broken."""
 
     def __init__(self, schema_text: str) -> None:
-        try:
-            import jsonschema_rs
-        except ImportError as error:
-            raise MissingExtraError("jsonschema-rs", "server") from error
         schema: Any = _plain(json.loads(schema_text))
         self._declared: Mapping[str, Any] = schema.get("properties") or {}
         free = schema.get("additionalProperties")
         self._closed = free in (None, False) and "patternProperties" not in schema and bool(self._declared)
         try:
-            self._validator: Any = jsonschema_rs.validator_for(schema)
-        except (jsonschema_rs.ValidationError, ValueError):
+            self._validator: Any = schema_validator(schema)
+        except SchemaRefusedError:
             self._validator = None
 
     def problems(self, arguments: Mapping[str, Any]) -> list[_Problem]:

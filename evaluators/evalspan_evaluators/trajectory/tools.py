@@ -1,7 +1,9 @@
 """Tools: were the expected tools called, and only those that may be?"""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from evalspan_collector.run import ToolCall
@@ -217,15 +219,30 @@ class ToolSelection(MetricBase):
         return None
 
 
+#: A longer name is matched by its start.
+_LONGEST_NAME = 300
+_SERVER = re.compile(r"__|[./:]")
+
+
+def _forbidden_by(name: str, patterns: Sequence[str]) -> str | None:
+    """The first pattern that a tool's name, or its last part behind a server's name, matches."""
+    ends = {normal_name(name), normal_name(_SERVER.split(name)[-1])}
+    return next((p for p in patterns if any(_matches(normal_name(p), end) for end in ends)), None)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return pattern == name or (("*" in pattern or "?" in pattern) and fnmatchcase(name[:_LONGEST_NAME], pattern))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForbiddenTools(MetricBase):
     """1.0 when none of the forbidden tools was called, else 0.0: one call is too many.
 
     Names are compared as they are and normalised (lower case, without `-`, `_` and spaces), so that a renamed
-    tool does not slip through.
+    tool does not slip through; so is the last part of a name with a server's in front, `mcp__db__delete_user`.
 
     Attributes:
-        tools: Names that must never be called.
+        tools: Names that must never be called; `*` and `?` stand for any letters, as in `delete_*`.
     """
 
     name: ClassVar[str] = "forbidden_tools"
@@ -238,12 +255,12 @@ class ForbiddenTools(MetricBase):
         """Look for a forbidden name among the calls."""
         if not self.tools:
             return self.skip("the list of forbidden tools is empty")
-        forbidden = {normal_name(name): name for name in reversed(self.tools)}
-        hits = [call for call in case.tools or () if normal_name(call.name) in forbidden]
+        told = {call.name: _forbidden_by(call.name, self.tools) for call in case.tools or ()}
+        hits = [call for call in case.tools or () if told[call.name] is not None]
         evidence = tuple(
             Evidence(
                 verdict="mismatch",
-                claim=forbidden[normal_name(call.name)],
+                claim=told[call.name] or "",
                 value=call.name,
                 tool=call.name,
                 span_id=call.span_id,
