@@ -49,10 +49,7 @@ class Samples:
         self.descriptors.append(process.descriptors())
 
     def slope_mb_per_min(self) -> float:
-        """Growth of resident memory by least squares, over the second half of the time.
-
-        What a collector remembers of recent traces fills for half an hour at 700 spans per second.
-        """
+        """Growth of resident memory by least squares, over the second half of the time: pools and caches fill first."""
         late = [(t, y) for t, y in zip(self.at_s, self.resident, strict=True) if t >= self.at_s[-1] / 2]
         mean_t = sum(t for t, _ in late) / len(late)
         mean_y = sum(y for _, y in late) / len(late)
