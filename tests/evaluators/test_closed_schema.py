@@ -27,7 +27,7 @@ def listener() -> Iterator[tuple[str, list[str]]]:
             self.end_headers()
             self.wfile.write(b"{}")
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
             """Be quiet."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
