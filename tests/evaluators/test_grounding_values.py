@@ -342,3 +342,24 @@ def test_records_a_long_list_holds_are_found_and_bound() -> None:
 def test_metres_and_millimetres_are_no_millions(answer: str, result: dict[str, Any]) -> None:
     (verdict,) = [v for v in verdicts(answer, result) if v.claim.quantity is not None]
     assert verdict.outcome == "supported"
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"city": "Rome", "temp_c": 21.4, "humidity": 40}, "Rome: 21.4 °C (humidity 40%)"),
+        ({"name": "Osteria", "rating": 4.5, "reviews": 812}, "Osteria: 4.5 (812 reviews)"),
+        ({"test": "Creatinine", "value": 1.4, "ref": "0.7-1.3"}, "Creatinine: 1.4 mg/dL (reference 0.7-1.3)"),
+        ({"名称": "耳机", "库存": 1280, "单价": 199}, "耳机库存1280件,单价199元"),
+        ({"attendance": 60_214}, "Attendance topped 60,000."),
+        ({"plan": "Basic", "price_month": 9.5, "storage_gb": 50}, "Basic costs $9.50."),
+        (
+            {"items": [{"name": "Keyboard", "unit_price": {"amount": 89.99}}], "total": {"amount": 112.49}},
+            "The Keyboard is $89.99, the total is $112.49.",
+        ),
+    ],
+)
+def test_what_follows_a_value_in_brackets_names_no_field_of_it_and_keys_are_read_whole(
+    result: object, text: str
+) -> None:
+    assert [v.claim.text for v in check(text, [Source("tool_result", result, "lookup")]) if v.flagged] == []

@@ -156,6 +156,11 @@ _HANGS = re.compile(
 _BLANKS = frozenset(("n/a", "na", "none", "null", "-", "--", "—"))
 
 
+#: Keys that say nothing without the object around them: `unit_price.amount`, `total.amount`.
+_BARE = frozenset(("", "amount", "value"))
+_PLACE = re.compile(r"\[\d+\]")
+
+
 def is_number(fact: Fact) -> bool:
     """Whether the value is a number or a text that is one."""
     value = fact.value
@@ -192,7 +197,16 @@ def links(fact: Fact, mentions: Sequence[Mention]) -> int:
 
 def same_key(fact: Fact, others: Iterable[Fact]) -> bool:
     """Whether a fact has the key of one of the others, in a record of the same kind."""
-    return any(fact.key == o.key and (fact.key != "" or fact.record.named_key == o.record.named_key) for o in others)
+    home = _home(fact)
+    return any(fact.key == o.key and home == _home(o) for o in others)
+
+
+def _home(fact: Fact) -> str:
+    """The name of the object around a value whose key says nothing, the place in a list left out; else empty."""
+    if fact.key not in _BARE:
+        return ""
+    named = fact.record.named_key
+    return named if fact.key == "" else _PLACE.sub("", named)
 
 
 def known_units(binder: Binder, words: tuple[str, ...]) -> tuple[list[Fact], list[Fact]]:

@@ -31,7 +31,9 @@ _NAMED_SPAN = re.compile(
 )
 _JOINT = re.compile(r"[/'-]")
 _BREAK = re.compile(r"[.!?;,:]\s|[\n、，。]|\b(?=[awuey])(?:and|with|und|et|y)\b", re.IGNORECASE)
-_TAIL_END = re.compile(_BREAK.pattern + r"|(?<![-–])\s\(?[$€£¥]?\d", re.IGNORECASE)
+_TAIL_END = re.compile(
+    _BREAK.pattern + r"|(?<![-–])\s\(?[$€£¥]?\d|\s\([^)\d]{2,30}\d|,(?=[\u3040-\u9fff])", re.IGNORECASE
+)
 #: Words whose match is held for each set of words.
 _MOST_MATCHES = 8_192
 _HARD = re.compile(r"[.!?;:]\s|\n")

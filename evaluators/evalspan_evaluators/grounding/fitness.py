@@ -27,6 +27,24 @@ __all__ = [
 MOST_ALIKE = 0.8
 _LETTERS = re.compile(r"[A-Za-z]{4,}")
 _STAMPS = frozenset(["created", "updated", "modified", "timestamp", "at", "fetched", "generated", "inserted"])
+_MONEY_WORDS = frozenset(
+    (
+        "pric",
+        "price",
+        "cost",
+        "fee",
+        "rate",
+        "rent",
+        "salary",
+        "wage",
+        "amount",
+        "fare",
+        "charg",
+        "prei",
+        "prix",
+        "precio",
+    )
+)
 _COUNT_WORDS = frozenset(
     [
         "seat",
@@ -79,6 +97,8 @@ def clashes(claim: Claim, fact: Fact) -> bool:
         if isinstance(fact.value, str) and fact.record.prose is None and _LETTERS.search(fact.value):
             return True  # Suite 744
         parts = fact_words(fact) if fact.record.prose is None else (fact.quantity.unit,) if fact.quantity else ()
+        if not _MONEY_WORDS.isdisjoint(parts):
+            return False  # `price_month`
         return any(w in _COUNT_WORDS or dimension(w) == "time" for w in parts)
     return False
 

@@ -15,7 +15,8 @@ from evalspan_evaluators.grounding.unit import convert, dimension
 __all__ = ["Bound", "bound_of", "equivalent", "find_within"]
 
 _MORE = re.compile(
-    r"(?:\b(?:more than|over|above|exceed(?:s|ed|ing)?|at least|greater than|higher than|beyond|no(?:t)? less than"
+    r"(?:\b(?:more than|over|above|exceed(?:s|ed|ing)?|topp(?:ed|ing|s)|surpass(?:ed|es|ing)?|at least"
+    r"|greater than|higher than|beyond|no(?:t)? less than"
     r"|no(?:t)? fewer than|mehr als|über|mindestens|plus de|au moins|más de|al menos|mais de|pelo menos)\s"
     r"|超过|超過|至少|大于)(?:the |a )?\W{0,3}$",
     re.IGNORECASE,
