@@ -8,7 +8,7 @@ import hashlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -21,7 +21,6 @@ from evalspan_collector.neighbourhood import Neighbourhood
 from evalspan_collector.pending import PendingTrace, PendingTraces, TraceKey, in_shard
 from evalspan_collector.prices import Prices
 from evalspan_collector.recent import KnownRun, RecentTraces
-from evalspan_collector.records import RunSummary
 from evalspan_collector.run import Run, RunState
 from evalspan_collector.selfmetrics import SelfMetrics
 from evalspan_collector.span import LogRecord, Span
@@ -244,7 +243,7 @@ class Assembler:
                 waits=lambda trace_id: self._pending.knows((project, trace_id)),
             )
         ]
-        outcomes = self._judge_all(assembled, loaded, now_ns)
+        outcomes = self._judge_all(assembled, loaded, due, now_ns)
         self._write(project, outcomes, now_ns)
         self._settle(project, outcomes, due)
         next_ns = {trace_id: outcome.next_ns for outcome in outcomes for trace_id in outcome.group}
@@ -269,20 +268,28 @@ class Assembler:
         return outcome, runs
 
     def _judge_all(
-        self, assembled: Sequence[tuple[_Outcome, Sequence[Run] | None]], loaded: Loaded, now_ns: int
+        self,
+        assembled: Sequence[tuple[_Outcome, Sequence[Run] | None]],
+        loaded: Loaded,
+        due: Container[str],
+        now_ns: int,
     ) -> list[_Outcome]:
-        """What is to be written of each group; runs that seem new are looked up by their id first.
+        """What is to be written of each group; what memory may be wrong about is looked up by its id first.
 
-        A run may have been written before and not be known here: withdrawn since, or of spans that came again with
-        other times. It goes on with the next revision, or its new scores would be hidden behind the old ones.
+        A run that seems new may have been written before: withdrawn since, or of spans that came again with other
+        times. It goes on with the next revision, or its new scores would be hidden behind the old ones. And one that
+        was closed and of which something came may be gone: its data was deleted.
         """
         prior = {id(outcome): loaded.runs_in(outcome.group) for outcome, _ in assembled}
-        known = {run.run_id for runs in prior.values() for run in runs if run.state != "withdrawn"}
-        new = [run.run_id for _, runs in assembled for run in runs or () if run.run_id not in known]
-        written = {run.run_id: run for run in self._stores().last_revisions(loaded.project, new)} if new else {}
+        known = {run.run_id: run.state for runs in prior.values() for run in runs if run.state != "withdrawn"}
+        now = [run for _, runs in assembled for run in runs or ()]
+        unsure = [r for r in now if known.get(r.run_id) != "open" and any(t in due for t in r.trace_ids)]
+        written = loaded.last_revisions(run.run_id for run in (*unsure, *(r for r in now if r.run_id not in known)))
         for outcome, runs in assembled:
             if runs is not None:
-                before = [_known(written[run.run_id]) for run in runs if run.run_id in written]
+                stored = [written[run.run_id] for run in runs if run.run_id in written]
+                # Memory may be ahead of a store of several replicas, but not where a run was withdrawn.
+                before = [run for run in stored if run.run_id not in known or run.state == "withdrawn"]
                 self._judge(outcome, runs, [*prior[id(outcome)], *before], now_ns)
         return [outcome for outcome, _ in assembled]
 
@@ -362,10 +369,6 @@ def _portions(runs: Iterable[Run]) -> Iterator[list[Run]]:
             portion, steps = [], 0
     if portion:
         yield portion
-
-
-def _known(row: RunSummary) -> KnownRun:
-    return KnownRun(row.run_id, row.trace_ids or (row.trace_id,), row.revision, row.state, row.fingerprint)
 
 
 def _as_stored(known: KnownRun, run: Run) -> Run:

@@ -3,10 +3,11 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from evalspan_collector.assemble import NEAR_NS, NeighbourQuery
+from evalspan_collector.assemble import NEAR_NS, NeighbourQuery, run_id_of
 from evalspan_collector.neighbourhood import Neighbourhood
 from evalspan_collector.recent import KnownRun, RecentTraces
-from evalspan_collector.span import LogRecord, Span
+from evalspan_collector.records import RunSummary
+from evalspan_collector.span import LogRecord, Span, SpanKind
 from evalspan_collector.store.contract import Store
 from evalspan_collector.store.current import Stamp
 
@@ -14,6 +15,8 @@ __all__ = ["Loaded", "gather"]
 
 #: Ids of a crowd that the store is asked for at a time, and how many of these traces are read, in groups.
 _FILL_IDS, _FILL_GROUPS = 10_000, 4
+#: Kinds whose span may have been the root of a run, wherever in its trace it is now.
+_ROOT_KINDS = frozenset({SpanKind.AGENT, SpanKind.WORKFLOW, SpanKind.CHAIN})
 
 
 class Loaded:
@@ -41,6 +44,8 @@ class Loaded:
         self._runs: dict[str, dict[str, KnownRun]] = defaultdict(dict)
         #: When memory first heard of the recalled traces whose runs it may not know.
         self._first_ns: dict[str, int] = {}
+        #: Newest rows of the run ids that were asked for; None where there is no row.
+        self._last: dict[str, KnownRun | None] = {}
         #: Due traces whose group is too large to be looked at now.
         self.heavy: set[str] = set()
 
@@ -97,9 +102,33 @@ class Loaded:
             return []
         window = {"start_ns": min(s.start_ns for s in spans), "end_ns": max(s.end_ns for s in spans)}
         arrived = self._store.first_arrivals(self.project, asked, **window)
-        before = [t for t in asked if arrived.get(t, self._first_ns[t]) < self._first_ns[t]]
+        before = {t for t in asked if arrived.get(t, self._first_ns[t]) < self._first_ns[t]}
+        # What came at other times, or longer ago than arrivals are kept, is found by the ids its runs had.
+        before |= self._with_runs([t for t in asked if t not in before])
         self._recent.know_runs(self.project, set(asked).difference(before))
         return sorted(before)
+
+    def _with_runs(self, trace_ids: Iterable[str]) -> set[str]:
+        """Those of which a span is, or was, the root of a written run."""
+        trace_of: dict[str, str] = {}
+        for trace_id in trace_ids:
+            spans = self.spans[trace_id]
+            here = {span.span_id for span in spans}
+            for span in spans:
+                if span.parent_id not in here or span.kind in _ROOT_KINDS:
+                    trace_of[run_id_of(self.project, trace_id, span.span_id)] = trace_id
+        return {trace_of[run_id] for run_id in self.last_revisions(trace_of)}
+
+    def last_revisions(self, run_ids: Iterable[str]) -> dict[str, KnownRun]:
+        """The newest row of each of these runs that was ever written, of withdrawn ones too; each asked for once."""
+        wanted = list(dict.fromkeys(run_ids))
+        new = [run_id for run_id in wanted if run_id not in self._last]
+        if new:
+            self._last.update(dict.fromkeys(new))
+            rows = self._store.last_revisions(self.project, new)
+            self._last.update((row.run_id, _known_run(row)) for row in rows)
+        found = {run_id: self._last[run_id] for run_id in wanted}
+        return {run_id: run for run_id, run in found.items() if run is not None}
 
     def _read(self, trace_ids: Sequence[str]) -> None:
         for span in self._store.spans(self.project, trace_ids):
@@ -111,9 +140,8 @@ class Loaded:
         if not trace_ids:
             return
         for summary in self._store.runs_of_traces(self.project, trace_ids):
-            of = summary.trace_ids or (summary.trace_id,)
-            run = KnownRun(summary.run_id, of, summary.revision, summary.state, summary.fingerprint)
-            for trace_id in of:
+            run = _known_run(summary)
+            for trace_id in run.trace_ids:
                 self._runs[trace_id][run.run_id] = run
         known = {run.run_id: run for trace_id in trace_ids for run in self.runs_of(trace_id)}
         self._recent.know_runs(self.project, trace_ids, known.values())
@@ -125,6 +153,10 @@ class Loaded:
     def runs_of(self, trace_id: str) -> Iterable[KnownRun]:
         """Written runs that this trace is a part of."""
         return self._runs.get(trace_id, {}).values()
+
+
+def _known_run(row: RunSummary) -> KnownRun:
+    return KnownRun(row.run_id, row.trace_ids or (row.trace_id,), row.revision, row.state, row.fingerprint)
 
 
 def gather(

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, cast, runtime_checkable
 
 from evalspan.errors import BudgetError, JudgeError, JudgeRefusedError, StoreError
@@ -211,7 +211,19 @@ class Evaluator:
             for result in results
             if result.score is not None
         )
-        return Evaluation(outcome=_outcome(results), rows=rows)
+        # A score that still holds goes with its run, or it would be counted where and when the run no longer is.
+        moved = tuple(
+            replace(
+                kept,
+                run_revision=run.revision,
+                created_ns=self._now_ns(),
+                agent=run.agent,
+                run_started_ns=run.started_ns,
+            )
+            for kept in (result.kept for result in results)
+            if kept is not None and (kept.agent, kept.run_started_ns) != (run.agent, run.started_ns)
+        )
+        return Evaluation(outcome=_outcome(results), rows=(*rows, *moved))
 
     def judge_allows(self, wanted: int) -> int:
         """How many runs may ask the judge now: all, one to try it, or none while it is known to fail."""

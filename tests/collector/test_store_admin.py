@@ -47,6 +47,12 @@ def score(run_id: str) -> ScoreRecord:
     )  # fmt: skip
 
 
+def outcome(run_id: str) -> OutcomeRecord:
+    return OutcomeRecord(
+        project="default", rule="all", run_id=run_id, run_revision=1, outcome="scored", rule_version="1", created_ns=NOW
+    )  # fmt: skip
+
+
 def test_a_key_is_shown_once_and_kept_as_a_hash(store: ClickHouseStore) -> None:
     keys = ApiKeys(store.client)
     made = keys.create("p1", "ci")
@@ -134,10 +140,13 @@ def test_what_a_judge_says_of_deleted_data_is_dropped_and_what_it_cost_is_kept(s
     store.write_judge_calls([call], token="j")
     delete_subject(store.client, project="default", user="ann")
     store.write_scores([score("r1"), score("r9")], token="late")
+    store.write_outcomes([outcome("r1"), outcome("r9")], token="late")
+    store.write_judge_calls([replace(call, created_ns=NOW + 1, cost_usd=5.0), replace(call, call_id="d")], token="late")
     assert [s.run_id for s in store.scores(ScoreQuery())] == ["r9"]
+    assert [o.run_id for o in store.outcomes("default")] == ["r9"]
     assert store.runs(RunQuery()) == []
-    assert store.judge_spend("default", rule=None, since_ns=NOW - 1) == 4.0
-    assert store.client.rows("SELECT run_id, error FROM judge_calls FINAL") == [("", None)]
+    assert store.judge_spend("default", rule=None, since_ns=NOW - 1) == 5.0 + 4.0
+    assert store.client.rows("SELECT DISTINCT run_id, error FROM judge_calls") == [("", None)]
 
 
 def test_a_run_whose_data_was_deleted_and_came_in_anew_survives_the_next_deletion(store: ClickHouseStore) -> None:
@@ -155,13 +164,32 @@ def test_a_run_whose_data_was_deleted_and_came_in_anew_survives_the_next_deletio
 def test_what_slipped_in_during_a_deletion_goes_with_the_next(store: ClickHouseStore) -> None:
     store.write_runs([run("r1", "1" * 32, "ann")], token="r")
     delete_subject(store.client, project="default", user="ann")
-    store.write_outcomes(
-        [OutcomeRecord(project="default", rule="all", run_id="r1", run_revision=1, outcome="scored", rule_version="1",
-                       created_ns=NOW)],
-        token="o",
-    )  # fmt: skip
-    assert delete_subject(store.client, project="default", user="ann").rows["outcomes"] == 1
-    assert store.outcomes("default", rule="all") == []
+    for table in ("outcomes", "scores", "judge_calls", "annotations"):  # of writers that had looked before
+        store.client.execute(f"INSERT INTO {table} (project, run_id) VALUES ('default', 'r1')")
+    removed = delete_subject(store.client, project="default", user="ann").rows
+    assert {table: count for table, count in removed.items() if count} == {
+        "outcomes": 1, "scores": 1, "judge_calls": 1, "annotations": 1
+    }  # fmt: skip
+    assert store.outcomes("default") == []
+    assert not any(delete_subject(store.client, project="default", user="ann").rows.values())
+
+
+def test_a_run_that_is_written_while_its_data_is_deleted_goes_too(
+    store: ClickHouseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.insert_spans([span("1" * 32, user="ann")], token="t")
+    execute, late = store.client.execute, [replace(run("r1", "1" * 32, "ann"), input="what ann said")]
+
+    def slowly(sql: str, *given: Any) -> None:
+        execute(sql, *given)
+        if "DELETE" in sql and late:  # the assembler had read the spans before
+            store.write_runs([late.pop()], token="late")
+
+    monkeypatch.setattr(store.client, "execute", slowly)
+    done = delete_subject(store.client, project="default", user="ann")
+    assert (done.traces, done.runs) == (1, 1)
+    assert store.runs(RunQuery()) == []
+    assert store.client.rows("SELECT state, input, user_id FROM runs") == [("withdrawn", None, None)]
 
 
 def _holding(folder: Path, store: ClickHouseStore, text: str) -> list[str]:

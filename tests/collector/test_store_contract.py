@@ -283,6 +283,15 @@ def test_the_first_arrival_of_a_trace_outlives_the_spans_that_came_with_it(store
     assert store.first_arrivals("default", [], **window) == {}
 
 
+def test_the_first_arrival_is_of_what_ran_at_that_time_and_not_of_what_replaced_it(store: Store) -> None:
+    store.insert_spans([span(0)], token="t1")
+    later = span(0, received_ns=NOW + 7, start_ns=NOW + 9 * SECOND, end_ns=NOW + 9 * SECOND)
+    store.insert_spans([later], token="t2")
+    assert store.first_arrivals("default", ["a" * 32], start_ns=NOW, end_ns=NOW) == {"a" * 32: NOW}
+    assert store.first_arrivals("default", ["a" * 32], start_ns=NOW + 8 * SECOND, end_ns=2**60) == {}
+    assert store.first_arrivals("default", ["a" * 32], start_ns=later.start_ns, end_ns=2**62) == {"a" * 32: NOW + 7}
+
+
 def test_spans_of_many_projects_and_days_go_in_together(store: Store) -> None:
     many = [span(0, project=f"p{i}", received_ns=NOW + i * 86_400 * SECOND) for i in range(130)]
     store.insert_spans(many, token="t")
@@ -580,6 +589,25 @@ def test_the_last_revision_of_a_run_is_found_whatever_its_times_and_state(store:
     assert {(r.run_id, r.revision, r.state) for r in found} == {("r1", 3, "amended"), ("r2", 1, "withdrawn")}
     assert store.last_revisions("other", ["r1"]) == []
     assert store.last_revisions("default", []) == []
+
+
+@pytest.mark.parametrize("shift_s", [3600, -3600, -90 * 86_400])
+def test_a_run_whose_start_moved_is_counted_once_and_where_it_is_now(store: Store, shift_s: int) -> None:
+    old = NOW - 200 * 86_400 * SECOND
+    new = old + shift_s * SECOND
+    store.write_runs([run(started_ns=old)], token="r1")
+    store.write_scores([score(value=0.1)], token="s1")
+    store.write_runs([run(started_ns=new, revision=2, state="amended")], token="r2")
+    store.write_scores([score(value=0.9, run_revision=2, created_ns=NOW + 5)], token="s2")
+    for since_ns, until_ns, count in ((0, NOW, 1), (old, old + 1, 0), (new, new + 1, 1)):
+        assert [r.revision for r in store.runs(RunQuery(since_ns=since_ns, until_ns=until_ns))] == [2] * count
+        assert [s.value for s in store.scores(ScoreQuery(since_ns=since_ns, until_ns=until_ns))] == [0.9] * count
+        whole = AggregateQuery(project="default", of="runs", since_ns=since_ns, until_ns=until_ns)
+        assert store.aggregate(whole).value == count
+        assert store.aggregate(replace(whole, of="score", metric="grounding")).sample == count
+        series = SeriesQuery(step_s=86_400, since_ns=since_ns, until_ns=until_ns)
+        assert sum(point.runs for point in store.run_trend(series).points) == count
+        assert sum(point.scored for point in store.score_trend(series).points) == count
 
 
 def test_a_run_that_comes_back_is_judged_again(store: Store) -> None:

@@ -330,6 +330,21 @@ async def test_a_new_revision_scores_again_only_what_read_something_that_changed
     assert len(bench.scores()) == 2
 
 
+async def test_a_score_that_still_holds_goes_with_its_run_to_another_time() -> None:
+    bench = Bench(rule(Polite()))
+    run = bench.add("a")
+    await bench.tick()
+    (first,) = bench.scores()
+    moved = replace(run, started_ns=START - 3600 * S, agent="other", revision=2, state="amended")
+    bench.content["a"] = moved
+    bench.store.write_runs([moved], token="a:2")
+    await bench.tick()
+    (second,) = bench.scores()
+    assert (second.run_revision, second.run_started_ns, second.agent) == (2, START - 3600 * S, "other")
+    assert (second.value, second.reason) == (first.value, first.reason)
+    assert bench.outcomes()["a"] == ("scored", "1 of 1 scores still hold")
+
+
 async def test_a_changed_rule_scores_stored_runs_again() -> None:
     bench = Bench(rule(Polite()))
     bench.add("a", "no")

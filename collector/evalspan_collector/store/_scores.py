@@ -4,7 +4,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from evalspan_collector.records import JudgeCallRecord, OutcomeName, OutcomeRecord, ScoreRecord
 from evalspan_collector.store._current import WIDE_NS, current_scores, project_condition, written_since
@@ -33,7 +33,7 @@ _CONDITIONS: Final = {
 _OUTCOMES: Final = f"SELECT {', '.join(OUTCOME_COLUMNS)} FROM outcomes FINAL"
 
 _RUNS_OF: Final = """
-SELECT run_id, state = 'withdrawn', trace_id = '', agent, started_ns FROM runs
+SELECT run_id, state = 'withdrawn', trace_id = '', agent, started_ns FROM runs  -- no trace: its data was deleted
 WHERE project = {project:String} AND run_id IN {ids:Array(String)}
 ORDER BY updated_ns DESC LIMIT 1 BY run_id
 """
@@ -53,6 +53,16 @@ SELECT project, rule, run_id, run_revision, greatest({now:Int64}, created_ns + 1
 FROM outcomes FINAL
 WHERE project = {project:String} AND run_id IN {ids:Array(String)}
 """
+
+
+class _Record(Protocol):
+    """What is written about a run."""
+
+    @property
+    def project(self) -> str: ...
+
+    @property
+    def run_id(self) -> str: ...
 
 
 class _Asked:
@@ -100,11 +110,7 @@ class ScoreTables:
         self._insert("scores", (*SCORE_COLUMNS, "version"), rows, token)
 
     def _completed(self, scores: Sequence[ScoreRecord]) -> list[ScoreRecord]:
-        known: dict[tuple[str, str], tuple[Any, ...]] = {}
-        for project in {score.project for score in scores}:
-            ids = sorted({score.run_id for score in scores if score.project == project})
-            for run_id, *facts in self._client.rows(_RUNS_OF, {"project": project, "ids": ids}):
-                known[project, str(run_id)] = tuple(facts)
+        known = self._runs_of(scores)
         done: list[ScoreRecord] = []
         for score in scores:
             withdrawn, bare, agent, started_ns = known.get((score.project, score.run_id), (0, 0, None, 0))
@@ -119,6 +125,18 @@ class ScoreTables:
                 )
             )
         return done
+
+    def _runs_of(self, records: Sequence[_Record]) -> dict[tuple[str, str], tuple[Any, ...]]:
+        known: dict[tuple[str, str], tuple[Any, ...]] = {}
+        for project in {record.project for record in records}:
+            ids = sorted({record.run_id for record in records if record.project == project})
+            for run_id, *facts in self._client.rows(_RUNS_OF, {"project": project, "ids": ids}):
+                known[project, str(run_id)] = tuple(facts)
+        return known
+
+    def _deleted(self, records: Sequence[_Record]) -> set[tuple[str, str]]:
+        """The runs of these records, by project and id, whose data was deleted and did not come in anew."""
+        return {key for key, (withdrawn, bare, *_) in self._runs_of(records).items() if withdrawn and bare}
 
     def withdraw(self, project: str, run_ids: Sequence[str], now_ns: int) -> None:
         """Supersedes every score of these runs, and reopens their outcomes."""
@@ -177,8 +195,10 @@ class ScoreTables:
         return _records(self._client.rows(sql, asked.parameters))
 
     def write_outcomes(self, outcomes: Sequence[OutcomeRecord], token: str) -> None:
-        """Adds outcomes."""
-        rows = [tuple(getattr(outcome, name) for name in OUTCOME_COLUMNS) for outcome in outcomes]
+        """Adds outcomes, but for those of runs whose data was deleted."""
+        deleted = self._deleted(outcomes)
+        kept = [outcome for outcome in outcomes if (outcome.project, outcome.run_id) not in deleted]
+        rows = [tuple(getattr(outcome, name) for name in OUTCOME_COLUMNS) for outcome in kept]
         self._insert("outcomes", OUTCOME_COLUMNS, rows, token)
 
     def outcomes(self, project: str | None, run_ids: Sequence[str] | None, rule: str | None,
@@ -203,16 +223,22 @@ class ScoreTables:
         return [OutcomeRecord(**dict(zip(OUTCOME_COLUMNS, row, strict=True))) for row in rows]
 
     def write_calls(self, calls: Sequence[JudgeCallRecord], token: str) -> None:
-        """Adds calls to the ledger."""
-        rows = [tuple(getattr(call, name) for name in CALL_COLUMNS) for call in calls]
+        """Adds calls to the ledger; one about a run whose data was deleted says only what it cost."""
+        deleted = self._deleted(calls)
+        told = [
+            replace(call, run_id="", error=None) if (call.project, call.run_id) in deleted else call for call in calls
+        ]
+        rows = [tuple(getattr(call, name) for name in CALL_COLUMNS) for call in told]
         self._insert("judge_calls", CALL_COLUMNS, rows, token)
 
     def spend(self, project: str, rule: str | None, since_ns: int) -> float:
         """US dollars of the ledger since then; a call of unknown cost counts with what was set aside for it."""
         condition = "1" if rule is None else "rule = {rule:String}"
         rows = self._client.rows(
-            "SELECT sum(coalesce(cost_usd, reserved_usd)) FROM judge_calls FINAL "
-            f"WHERE project = {{project:String}} AND created_ns >= {{since:Int64}} AND {condition}",
+            # Not FINAL: the row before a call and the one after it may lie on two shards, see `write_calls`.
+            "SELECT sum(coalesce(cost_usd, reserved_usd)) FROM (SELECT cost_usd, reserved_usd FROM judge_calls "
+            f"WHERE project = {{project:String}} AND created_ns >= {{since:Int64}} AND {condition} "
+            "ORDER BY created_ns DESC LIMIT 1 BY call_id)",
             {"project": project, "since": since_ns, "rule": rule or ""},
         )
         return float(rows[0][0] or 0.0)

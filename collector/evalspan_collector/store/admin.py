@@ -5,7 +5,7 @@
 import ast
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -163,13 +163,17 @@ class Deleted:
 _SUBJECTS: Final = {"user": "user_id", "session": "session_id"}
 _BY_TRACE: Final = ("spans", "logs", "arrivals")
 _BY_RUN: Final = ("runs", "steps", "scores", "outcomes", "annotations", "datasets", "experiments")
-#: A row of a run that says only that there was one: what is written of it later is dropped, see `write_scores`.
+#: A row of a run that says only that there was one: what is written of it later is dropped, see `ScoreTables`.
 _ERASED: Final = "state = 'withdrawn' AND trace_id = ''"
-#: Not those of which something came in anew.
-_ALL_ERASED: Final = """
-SELECT run_id FROM runs WHERE project = {project:String}
-GROUP BY run_id HAVING argMax(state = 'withdrawn' AND trace_id = '', updated_ns)
+#: Runs that were deleted, without those of which something came in anew.
+_ALL_ERASED: Final = f"""
+SELECT run_id FROM runs
+WHERE project = {{project:String}}
+    AND run_id IN (SELECT run_id FROM runs WHERE project = {{project:String}} AND {_ERASED})
+GROUP BY run_id HAVING argMax({_ERASED}, updated_ns)
 """
+#: How often a deletion looks again for what was on its way while it worked.
+_PASSES: Final = 3
 _ERASE: Final = """
 INSERT INTO runs (project, run_id, updated_ns, revision, started_ns, state)
 SELECT project, run_id, greatest({now:Int64}, max(updated_ns) + 1), max(revision), max(started_ns), 'withdrawn'
@@ -190,7 +194,8 @@ def delete_subject(
     Parts that held the rows are rewritten before this returns; the old ones leave the disk when the engine
     next cleans up (half a minute in the embedded store). Backups made before are not touched. The ids of the runs stay,
     so that a judge's answer that is still under way is dropped when it comes; so does what was spent on judging them,
-    without the run's id. What slipped through in the moment of a deletion goes with the next one.
+    without the run's id. What came in while it worked goes too; spans that come later are new data. Whatever
+    else is found about deleted runs of the project goes with it.
 
     Raises:
         InputError: Neither or both of user and session are given.
@@ -199,7 +204,28 @@ def delete_subject(
     if len(given) != 1:
         raise InputError("name either a user or a session whose data to delete")
     ((kind, value),) = given.items()
-    column = _SUBJECTS[kind]
+    traces: set[str] = set()
+    runs: set[str] = set()
+    rows: dict[str, int] = dict.fromkeys((*_BY_TRACE, *_BY_RUN, "judge_calls"), 0)
+    for _ in range(_PASSES):
+        of_traces, of_runs = _of_subject(client, project, _SUBJECTS[kind], value)
+        if not of_traces and not of_runs:
+            break
+        traces |= of_traces
+        runs |= of_runs
+        if of_runs:
+            client.execute(_ERASE, {"project": project, "ids": sorted(of_runs), "now": clock()}, {"async_insert": 0})
+        for table in _BY_TRACE:
+            rows[table] += _delete(client, table, "trace_id", project, of_traces)
+        for table in (*_BY_RUN, "judge_calls"):
+            rows[table] += _delete(client, table, "run_id", project, of_runs)
+    for table in (*_BY_RUN, "judge_calls"):
+        rows[table] += _delete(client, table, "run_id", project, _left(client, table, project))
+    return Deleted(traces=len(traces), runs=len(runs), rows=rows)
+
+
+def _of_subject(client: Client, project: str, column: str, value: str) -> tuple[set[str], set[str]]:
+    """Traces and runs of a user or session; a run of a trace that is partly theirs is too."""
     parameters: dict[str, Any] = {"project": project, "value": value}
     own = f"project = {{project:String}} AND {column} = {{value:String}}"
     # Every revision counts, also those that a later one replaced.
@@ -213,39 +239,32 @@ def delete_subject(
         f"SELECT DISTINCT run_id FROM runs WHERE {where}", {"project": project, "traces": sorted(traces)}
     )
     ids.update(str(row[0]) for row in of_traces)
-    if ids:
-        client.execute(_ERASE, {"project": project, "ids": sorted(ids), "now": clock()}, {"async_insert": 0})
-    erased = client.rows(_ALL_ERASED, parameters)
-    all_ids = sorted(ids.union(str(row[0]) for row in erased))
-    removed: dict[str, int] = {}
-    for tables, key, values in ((_BY_TRACE, "trace_id", sorted(traces)), (_BY_RUN, "run_id", all_ids)):
-        for table in tables:
-            removed[table] = _delete(client, table, key, project, values) if values else 0
-    removed["judge_calls"] = _forget_calls(client, project, all_ids) if all_ids else 0
-    return Deleted(traces=len(traces), runs=len(ids), rows=removed)
+    return traces, ids
 
 
-def _delete(client: Client, table: str, key: str, project: str, values: Sequence[str]) -> int:
+def _left(client: Client, table: str, project: str) -> set[str]:
+    """Deleted runs about which something is left: it was written in the moment of their deletion."""
+    where = f"project = {{project:String}} AND run_id IN ({_ALL_ERASED})"
+    if table == "runs":
+        where += f" AND NOT ({_ERASED})"
+    return {
+        str(row[0]) for row in client.rows(f"SELECT DISTINCT run_id FROM {table} WHERE {where}", {"project": project})
+    }
+
+
+def _delete(client: Client, table: str, key: str, project: str, values: Collection[str]) -> int:
+    """Removes rows; of judge calls the cost stays, since a daily cap counts it, but not whose run they were about."""
+    if not values:
+        return 0
     where = f"project = {{project:String}} AND {key} IN {{values:Array(String)}}"
     if table == "runs":
         where += f" AND NOT ({_ERASED})"
-    parameters = {"project": project, "values": list(values)}
+    parameters = {"project": project, "values": sorted(values)}
     count = int(client.rows(f"SELECT count() FROM {table} WHERE {where}", parameters)[0][0])
     if count:
         local, everywhere = _local(client, table)
-        client.execute(f"ALTER TABLE {local}{everywhere} DELETE WHERE {where}", parameters, {"mutations_sync": 2})
-    return count
-
-
-def _forget_calls(client: Client, project: str, ids: Sequence[str]) -> int:
-    """Keeps what judge calls cost, since a daily cap counts it, but not whose runs they were about."""
-    where = "project = {project:String} AND run_id IN {ids:Array(String)}"
-    parameters = {"project": project, "ids": list(ids)}
-    count = int(client.rows(f"SELECT count() FROM judge_calls WHERE {where}", parameters)[0][0])
-    if count:
-        local, everywhere = _local(client, "judge_calls")
-        change = f"ALTER TABLE {local}{everywhere} UPDATE run_id = '', error = NULL WHERE {where}"
-        client.execute(change, parameters, {"mutations_sync": 2})
+        what = "UPDATE run_id = '', error = NULL" if table == "judge_calls" else "DELETE"
+        client.execute(f"ALTER TABLE {local}{everywhere} {what} WHERE {where}", parameters, {"mutations_sync": 2})
     return count
 
 

@@ -4,7 +4,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from evalspan_collector.records import (
@@ -51,6 +51,8 @@ class _Trace:
     last_ns: int = 0
     count: int = 0
     settled_ns: int = 0
+    #: Start, end and time of receiving of every span that came, those since replaced included.
+    ran: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
 
 
 class MemoryStore:
@@ -104,6 +106,7 @@ class MemoryStore:
                 if old is None or span.received_ns >= old.received_ns:
                     kept[span.span_id] = span
                 self._arrived(span.project, span.trace_id, span.received_ns)
+                self._traces[span.project, span.trace_id].ran.append((span.start_ns, span.end_ns, span.received_ns))
 
     def insert_block(self, block: "SpanBlock", *, token: str) -> None:
         """The same for a block that is ready."""
@@ -145,9 +148,9 @@ class MemoryStore:
     def first_arrivals(self, project: str, trace_ids: Sequence[str], *, start_ns: int, end_ns: int) -> dict[str, int]:
         """When the first span of each trace that ran within these times was received, those since replaced included."""
         with self._guard:
-            spans = [span for trace_id in trace_ids for span in self._spans.get((project, trace_id), {}).values()]
-            ran = {span.trace_id for span in spans if span.start_ns <= end_ns and span.end_ns >= start_ns}
-            return {trace_id: self._traces[project, trace_id].first_ns for trace_id in ran}
+            ran = {t: self._traces[project, t].ran for t in trace_ids if (project, t) in self._traces}
+        came = {t: [at for start, end, at in spans if start <= end_ns and end >= start_ns] for t, spans in ran.items()}
+        return {trace_id: min(times) for trace_id, times in came.items() if times}
 
     def open_traces(
         self, *, since_received_ns: int = 0, after: OpenTrace | None = None, limit: int = 10_000
