@@ -10,7 +10,7 @@ from typing import Literal
 from evalspan_collector.records import RunSummary
 from evalspan_collector.run import Run
 from evalspan_evaluators.case import Expected
-from evalspan_evaluators.metric import JudgeMetric, Metric, version_of
+from evalspan_evaluators.metric import JudgeMetric, Metric, needs_judge, version_of
 
 __all__ = ["DEFAULT_BACKFILL_S", "Filters", "Rule", "RulePreview", "is_sampled", "preview"]
 
@@ -87,6 +87,11 @@ class Rule:
     expected: Expected = field(default_factory=Expected)
     max_usd_per_day: float | None = None
     backfill_s: float = DEFAULT_BACKFILL_S
+
+    @property
+    def asks_judge(self) -> bool:
+        """At least one metric asks a judge."""
+        return any(needs_judge(metric) for metric in self.metrics)
 
     @property
     def version(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from evalspan.errors import StoreUnreachableError
-from evalspan_collector.records import OutcomeRecord, RunSummary
+from evalspan_collector.records import RunSummary
 from evalspan_collector.run import Run
 from evalspan_collector.store.contract import RunQuery, Store
 
@@ -88,16 +88,6 @@ class RunReader:
         while len(self._runs) > _RUNS_KEPT:
             self._runs.popitem(last=False)
         return kept
-
-    async def still_there(self, outcomes: Sequence[OutcomeRecord]) -> list[tuple[OutcomeRecord, RunSummary]]:
-        """Those of the outcomes whose revision is still the current one of its run, with the run."""
-        found: list[tuple[OutcomeRecord, RunSummary]] = []
-        for project in dict.fromkeys(outcome.project for outcome in outcomes):
-            mine = [outcome for outcome in outcomes if outcome.project == project]
-            rows = await self._call(partial(self._store.last_revisions, project, [o.run_id for o in mine]))
-            now = {row.run_id: row for row in rows if row.state != "withdrawn"}
-            found += [(o, now[o.run_id]) for o in mine if o.run_id in now and now[o.run_id].revision == o.run_revision]
-        return found
 
 
 def _key(summary: RunSummary) -> tuple[str, str, int]:

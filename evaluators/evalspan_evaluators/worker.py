@@ -17,8 +17,8 @@ from evalspan_collector.store.contract import ScoreQuery, Store
 from evalspan_evaluators.config import Config
 from evalspan_evaluators.evaluation import Circuit, Evaluation, Evaluator
 from evalspan_evaluators.judge import Judge
-from evalspan_evaluators.metric import needs_judge
 from evalspan_evaluators.outbox import Outbox, WriteRows, token_of
+from evalspan_evaluators.over_budget import OverBudget
 from evalspan_evaluators.rule import DEFAULT_BACKFILL_S, Rule, is_sampled
 from evalspan_evaluators.run_reader import RunReader
 from evalspan_evaluators.scoring import RECEIVED_RULE, received_records
@@ -29,8 +29,6 @@ __all__ = ["TickReport", "Worker", "WorkerLimits"]
 _log = structlog.get_logger(__name__)
 _NS = 1_000_000_000
 _RECEIVED_VERSION = "1"
-#: Outcomes over budget that are looked through for runs to evaluate.
-_MOST_REPLAYED = 10_000
 #: Reason of the mark that is written before an evaluation; found later, it tells that the evaluation never ended.
 _BEING_SCORED = "being scored"
 #: Reason of a run that was taken and given back because the worker was told to stop: no try of it counts.
@@ -82,12 +80,19 @@ class TickReport:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One run to evaluate under one rule, for the n-th time; `alone` after a try that ended the process."""
+    """One run to evaluate under one rule, for the n-th time.
+
+    Attributes:
+        alone: After a try that ended the process.
+        replayed: It was over budget. Its outcome stays that until it is settled: the rule may look no longer for a
+            run this old that waits.
+    """
 
     rule: Rule
     summary: RunSummary
     attempt: int
     alone: bool = False
+    replayed: bool = False
 
 
 class Worker:
@@ -122,12 +127,12 @@ class Worker:
         self._last_ns = 0
         self._io = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._deferred: dict[tuple[str, str, int], int] = {}
-        self._replayed_ns = 0
         self._mark: tuple[int, ...] | None = None  # of a look that found nothing
         self._looked_ns = 0
         self._outbox = Outbox(self._call)
         self._stopping = threading.Event()
         self._reader = RunReader(store, self._call, stopping=self._stopping.is_set)
+        self._over_budget = OverBudget(store, self._call)
         self._under_way: set[asyncio.Task[Evaluation]] = set()
         self._caps, self._evaluator = self._set_up(config, judge, circuit)
 
@@ -205,7 +210,7 @@ class Worker:
             outcomes, received = await self._receive(project)
             scores += await self._write(received, outcomes, counts)
         # Rules without a judge first: a slow or failing model must not delay what needs none.
-        for rule in sorted(self._config.rules, key=_asks_judge):
+        for rule in sorted(self._config.rules, key=lambda rule: rule.asks_judge):
             batch = self._batch(rule)
             if batch == 0:
                 continue
@@ -227,7 +232,7 @@ class Worker:
         """How many runs to take; few for a judge, one to see whether a failing judge is back, none before that."""
         if self._stopping.is_set():
             return 0
-        if not _asks_judge(rule):
+        if not rule.asks_judge:
             return self._limits.batch
         return self._evaluator.judge_allows(min(self._limits.batch, 2 * self._limits.concurrency))
 
@@ -274,12 +279,9 @@ class Worker:
         if not runs:
             return {}
         ids = [run.run_id for run in runs]
-        found = await self._call(
-            lambda: self._store.outcomes(rule.project, run_ids=ids, rule=rule.name, limit=10 * len(ids))
-        )
-        return {
-            (o.run_id, o.run_revision): o for o in found if o.outcome == "waiting" and o.rule_version == rule.version
-        }
+        ask = partial(self._store.outcomes, rule.project, run_ids=ids, rule=rule.name, name="waiting")
+        found = await self._call(lambda: ask(limit=100 * len(ids)))
+        return {(o.run_id, o.run_revision): o for o in found if o.rule_version == rule.version}
 
     def _is_due(self, rule: Rule, run: RunSummary, before: OutcomeRecord) -> bool:
         key = (rule.name, run.run_id, run.revision)
@@ -300,35 +302,41 @@ class Worker:
     # evaluating
 
     async def _evaluate(self, rule: Rule, jobs: Sequence[_Job], counts: dict[OutcomeName, int]) -> int:
-        """Mark, evaluate and write; rules with a judge write run by run, the others all at once."""
+        """Mark, evaluate and write; the number of scores."""
         if not jobs or self._stopping.is_set():
             return 0
         marks = [self._outcome(j.rule, j.summary, "waiting", _BEING_SCORED, attempt=j.attempt) for j in jobs]
         await self._call(lambda: self._store.write_outcomes(marks, token=token_of(marks)))
+        _, scores = await self._each(rule, jobs, counts)
+        return scores
+
+    async def _each(self, rule: Rule, jobs: Sequence[_Job], counts: dict[OutcomeName, int]) -> tuple[int, int]:
+        """Evaluate and write, rules with a judge run by run, the others all at once; outcomes and scores written."""
         await self._reader.read_ahead([job.summary for job in jobs])
         gate = asyncio.Semaphore(self._limits.concurrency)
-        at_once = _asks_judge(rule)
+        at_once = rule.asks_judge
         if at_once:  # fills the caps from the ledger on the store's thread
             await self._call(partial(self._caps.budget, rule))
         written = 0
 
-        async def one(job: _Job) -> tuple[Sequence[ScoreRecord], OutcomeRecord]:
+        async def one(job: _Job) -> tuple[Sequence[ScoreRecord], list[OutcomeRecord]]:
             nonlocal written
             async with gate:
                 rows, outcome = await self._attempt(job)
-            if at_once:
-                written += await self._write(rows, [outcome], counts)
-            return rows, outcome
+            outcomes = [outcome] if not job.replayed else _settled_again(outcome)
+            if at_once and outcomes:
+                written += await self._write(rows, outcomes, counts)
+            return rows, outcomes
 
         results = await asyncio.gather(*(one(job) for job in jobs), return_exceptions=True)
         done = [result for result in results if not isinstance(result, BaseException)]
+        outcomes = [outcome for _, some in done for outcome in some]
         if not at_once:
-            rows = [row for scored, _ in done for row in scored]
-            written = await self._write(rows, [outcome for _, outcome in done], counts)
+            written = await self._write([row for rows, _ in done for row in rows], outcomes, counts)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        return written
+        return sum(outcome.outcome != "over_budget" for outcome in outcomes), written
 
     async def _attempt(self, job: _Job) -> tuple[Sequence[ScoreRecord], OutcomeRecord]:
         """Evaluate one run; whatever breaks outside a metric is one failed try of this run alone."""
@@ -374,7 +382,7 @@ class Worker:
     @staticmethod
     def _may_be_known(job: _Job) -> bool:
         """Scores can be there already: of an earlier revision, or of a try that was cut off."""
-        return job.summary.revision > 1 or job.attempt > 1 or _asks_judge(job.rule)
+        return job.summary.revision > 1 or job.attempt > 1 or job.rule.asks_judge
 
     # received evaluations and runs that were over budget
 
@@ -425,30 +433,19 @@ class Worker:
         ]
 
     async def _replay(self, counts: dict[OutcomeName, int]) -> int:
-        """Evaluate what was over budget, once there is money again; stops at the first that still is."""
-        now = self._clock()
-        early = now - self._replayed_ns < self._limits.replay_s * _NS
-        if self._stopping.is_set() or early or self._evaluator.judge_allows(1) == 0:
-            return 0
-        self._replayed_ns = now
+        """Evaluate what was over budget, once there is money again; a rule without rests for a while."""
         written = 0
-        for rule in (r for r in self._config.rules if _asks_judge(r)):
-            await self._call(partial(self._caps.budget, rule))
-            for job in await self._over_budget(rule):
-                rows, outcome = await self._attempt(job)
-                if self._stopping.is_set() or outcome.outcome == "over_budget":
-                    break
-                written += await self._write(rows, [outcome], counts)
+        for rule in (r for r in self._config.rules if r.asks_judge):
+            batch, now = self._batch(rule), self._clock()
+            if batch == 0 or self._over_budget.rests(rule, now, self._limits.replay_s):
+                continue
+            found = await self._over_budget.next(rule, batch)
+            jobs = [_Job(rule, run, outcome.attempt, replayed=True) for outcome, run in found]
+            settled, scores = await self._each(rule, jobs, counts)
+            written += scores
+            if settled < batch:
+                self._over_budget.rest(rule, now)
         return written
-
-    async def _over_budget(self, rule: Rule) -> list[_Job]:
-        ask = partial(self._store.outcomes, rule.project, rule=rule.name, name="over_budget", limit=_MOST_REPLAYED)
-        found = [o for o in await self._call(ask) if o.rule_version == rule.version]
-        jobs: list[_Job] = []
-        while found and len(jobs) < self._limits.batch:  # of many, most may be of revisions that are no more
-            page, found = found[: self._limits.batch], found[self._limits.batch :]
-            jobs += [_Job(rule, run, o.attempt) for o, run in await self._reader.still_there(page)]
-        return jobs
 
     # writing
 
@@ -494,5 +491,10 @@ class Worker:
         return self._last_ns
 
 
-def _asks_judge(rule: Rule) -> bool:
-    return any(needs_judge(metric) for metric in rule.metrics)
+def _settled_again(outcome: OutcomeRecord) -> list[OutcomeRecord]:
+    """What to write of a run that was over budget: nothing while it still is, one try more if the judge failed."""
+    if outcome.outcome == "over_budget" or outcome.reason == _GIVEN_BACK:
+        return []
+    if outcome.outcome == "waiting":
+        return [replace(outcome, outcome="over_budget", attempt=outcome.attempt + 1)]
+    return [outcome]

@@ -807,6 +807,16 @@ def test_outcomes_are_replaced_by_newer_ones(store: Store) -> None:
     assert len(store.outcomes(None, rule="all")) == 1
 
 
+def test_outcomes_of_a_name_are_gone_through_page_by_page(store: Store) -> None:
+    given = [outcome(f"r{n}", outcome="over_budget", created_ns=NOW + n // 3) for n in range(7)]
+    store.write_outcomes([*given, outcome("other", created_ns=NOW + 1)], token="o1")
+    seen: list[OutcomeRecord] = []
+    for _ in range(5):
+        before = (seen[-1].created_ns, seen[-1].run_id) if seen else None
+        seen += store.outcomes("default", rule="all", name="over_budget", before=before, limit=2)
+    assert [found.run_id for found in seen] == ["r6", "r3", "r4", "r5", "r0", "r1", "r2"]
+
+
 def test_a_call_of_unknown_cost_counts_with_what_was_set_aside_until_its_cost_is_known(store: Store) -> None:
     begun = JudgeCallRecord(
         project="default", call_id="c", created_ns=NOW, rule="r", metric="m", run_id="run", purpose="p", model="m",

@@ -524,7 +524,7 @@ async def test_a_cap_stops_the_judge_before_the_call_and_the_runs_are_judged_the
     assert {name for name, _ in bench.outcomes().values()} == {"scored"}
 
 
-async def test_every_run_over_budget_is_judged_later_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_run_over_budget_is_judged_later_however_many_there_are() -> None:
     tape = Tape()
     bench = Bench(rule(Asked(), max_usd_per_day=1.0), judge=judge_of(tape), limits=WorkerLimits(replay_s=1.0))
     for i in range(1_100):
@@ -542,6 +542,76 @@ async def test_every_run_over_budget_is_judged_later_however_many_there_are(monk
         await bench.tick(1)
     assert Counter(o.outcome for o in bench.store.outcomes("default", rule="r", limit=2_000)) == {"scored": 1_100}
     assert len(tape.sent) == 1_100
+
+
+async def test_a_run_that_costs_more_than_the_cap_holds_up_no_other_that_is_over_budget() -> None:
+    tape = Tape()
+
+    def by_length(_provider: str, _model: str, input_tokens: int, *_: int) -> float:
+        return 5.0 if input_tokens > 2_000 else 1.0
+
+    judge = ModelJudge(tape, model="tape-1", limits=JudgeLimits(attempts=1), pricer=by_length, now_ns=lambda: START)
+    limits = WorkerLimits(replay_s=1.0, concurrency=1)  # two runs at a time
+    bench = Bench(rule(Asked(), max_usd_per_day=1.0), judge=judge, limits=limits)
+    for i in range(3):
+        bench.add(f"small{i}")
+    for i in range(6):  # the newest ones
+        bench.add(f"large{i}", "please " * 1_000)
+    for day in range(3):
+        bench.now += DAY * S
+        for _ in range(12):
+            await bench.tick(1)
+        assert len(tape.sent) == day + 1
+    judged = {run_id for run_id, (name, _) in bench.outcomes().items() if name == "scored"}
+    assert judged == {"small0", "small1", "small2"}
+
+
+async def test_a_run_over_budget_that_is_older_than_the_rule_looks_back_outlives_a_judge_that_fails() -> None:
+    tape = Tape('{"score": 1.0}', TransportError("overloaded", passing=True), '{"score": 0.5}')
+    bench = Bench(rule(Asked(), max_usd_per_day=1.0, backfill_s=3600.0), judge=judge_of(tape))
+    bench.add("a")
+    bench.add("b")
+    await bench.tick()
+    assert sorted(name for name, _ in bench.outcomes().values()) == ["over_budget", "scored"]
+    await bench.tick(DAY)
+    reasons = [reason for name, reason in bench.outcomes().values() if name == "over_budget"]
+    assert "overloaded" in reasons[0]
+    await bench.tick(120)
+    assert {name for name, _ in bench.outcomes().values()} == {"scored"}
+    assert len(tape.sent) == 3
+
+
+async def test_a_run_over_budget_is_found_behind_thousands_whose_revision_is_no_more() -> None:
+    tape = Tape()
+    bench = Bench(rule(Asked(), max_usd_per_day=1.0), judge=judge_of(tape), limits=WorkerLimits(replay_s=1.0))
+    bench.add("spender")
+    bench.add("waits")
+    await bench.tick()
+    before = bench.store.outcomes("default", rule="r", name="over_budget")
+    gone = [replace(before[0], run_id=f"gone{i}", created_ns=before[0].created_ns + 1 + i) for i in range(11_000)]
+    bench.store.write_outcomes(gone, token="gone")
+    bench.now += DAY * S
+    for _ in range(6):
+        await bench.tick(1)
+    assert bench.store.outcomes("default", run_ids=["spender", "waits"], name="over_budget") == []
+    assert len(tape.sent) == 2
+
+
+async def test_tries_are_counted_however_many_outcomes_of_other_revisions_there_are() -> None:
+    tape = Tape(*(TransportError("overloaded", passing=True) for _ in range(20)))
+    bench = Bench(rule(Asked()), judge=judge_of(tape), circuit=Circuit(failures=100))
+    bench.add("a")
+    bench.add("b", revision=1_500)
+    await bench.tick()
+    (kept,) = bench.store.outcomes("default", run_ids=["b"], rule="r")
+    later = [
+        replace(kept, run_revision=n, outcome="scored", created_ns=kept.created_ns + S + n) for n in range(1, 1_500)
+    ]
+    bench.store.write_outcomes(later, token="later")
+    for _ in range(6):
+        await bench.tick(100)
+    assert bench.outcomes()["a"][1].startswith("given up after 5 tries")
+    assert len(tape.sent) == 10
 
 
 async def test_the_cap_over_all_rules_counts_what_the_ledger_already_holds() -> None:

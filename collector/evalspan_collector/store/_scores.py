@@ -201,8 +201,16 @@ class ScoreTables:
         rows = [tuple(getattr(outcome, name) for name in OUTCOME_COLUMNS) for outcome in kept]
         self._insert("outcomes", OUTCOME_COLUMNS, rows, token)
 
-    def outcomes(self, project: str | None, run_ids: Sequence[str] | None, rule: str | None,
-                 name: OutcomeName | None, limit: int) -> list[OutcomeRecord]:  # fmt: skip
+    def outcomes(
+        self,
+        project: str | None,
+        *,
+        run_ids: Sequence[str] | None,
+        rule: str | None,
+        name: OutcomeName | None,
+        before: tuple[int, str] | None,
+        limit: int,
+    ) -> list[OutcomeRecord]:
         """Current outcomes, newest first."""
         condition, parameters = project_condition(project)
         conditions = [condition]
@@ -215,6 +223,9 @@ class ScoreTables:
         if name is not None:  # of the newest row alone: a filter on a column outside of the key comes after FINAL
             conditions.append("outcome = {name:String}")
             parameters["name"] = name
+        if before is not None:  # of the same time those of a later id
+            conditions.append("(created_ns, {last:String}) < ({created:Int64}, run_id)")
+            parameters.update(created=before[0], last=before[1])
         rows = self._client.rows(
             f"{_OUTCOMES} WHERE {' AND '.join(conditions)} "
             "ORDER BY created_ns DESC, run_id, rule, run_revision DESC LIMIT {limit:UInt32}",

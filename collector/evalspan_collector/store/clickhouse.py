@@ -197,9 +197,10 @@ class ClickHouseStore:
         self._scores.write_outcomes(outcomes, token)
 
     def outcomes(self, project: str | None, *, run_ids: Sequence[str] | None = None, rule: str | None = None,
-                 name: OutcomeName | None = None, limit: int = 1000) -> list[OutcomeRecord]:  # fmt: skip
+                 name: OutcomeName | None = None, before: tuple[int, str] | None = None,
+                 limit: int = 1000) -> list[OutcomeRecord]:  # fmt: skip
         """Current outcomes, newest first."""
-        return self._scores.outcomes(project, run_ids, rule, name, limit)
+        return self._scores.outcomes(project, run_ids=run_ids, rule=rule, name=name, before=before, limit=limit)
 
     def write_judge_calls(self, calls: Sequence[JudgeCallRecord], *, token: str) -> None:
         """Add calls to the ledger."""

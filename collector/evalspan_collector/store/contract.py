@@ -316,8 +316,12 @@ class Store(Protocol):
         ...
 
     def outcomes(self, project: str | None, *, run_ids: Sequence[str] | None = None, rule: str | None = None,
-                 name: OutcomeName | None = None, limit: int = 1000) -> list[OutcomeRecord]:  # fmt: skip
-        """Current outcomes, newest first; of a name, those that are it now."""
+                 name: OutcomeName | None = None, before: tuple[int, str] | None = None,
+                 limit: int = 1000) -> list[OutcomeRecord]:  # fmt: skip
+        """Current outcomes, newest first; of a name, those that are it now.
+
+        `before` is (created_ns, run_id) of the last one of the page before.
+        """
         ...
 
     def unjudged_runs(

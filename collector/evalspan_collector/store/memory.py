@@ -381,11 +381,14 @@ class MemoryStore:
                     self._outcomes[key] = outcome
 
     def outcomes(self, project: str | None, *, run_ids: Sequence[str] | None = None, rule: str | None = None,
-                 name: OutcomeName | None = None, limit: int = 1000) -> list[OutcomeRecord]:  # fmt: skip
+                 name: OutcomeName | None = None, before: tuple[int, str] | None = None,
+                 limit: int = 1000) -> list[OutcomeRecord]:  # fmt: skip
         """Current outcomes, newest first."""
         with self._guard:
             mine = [o for o in self._outcomes.values() if project in (None, o.project) and rule in (None, o.rule)]
         found = [o for o in mine if (run_ids is None or o.run_id in run_ids) and name in (None, o.outcome)]
+        if before is not None:
+            found = [o for o in found if (-o.created_ns, o.run_id) > (-before[0], before[1])]
         return sorted(found, key=lambda o: (-o.created_ns, o.run_id, o.rule, -o.run_revision))[:limit]
 
     def write_judge_calls(self, calls: Sequence[JudgeCallRecord], *, token: str) -> None:

@@ -21,8 +21,8 @@ from evalspan_evaluators.score import JudgeUsage
 
 __all__ = ["JudgeLimits", "ModelJudge"]
 
-#: Characters a token has at least, for the estimate that is reserved before a call.
-_CHARACTERS_A_TOKEN = 2.5
+#: Bytes of UTF-8 that a token of text stands for at least, for the estimate that is reserved before a call.
+_BYTES_A_TOKEN = 2.5
 _REMEMBERED = 256
 #: What the ledger says of an attempt until its end is known.
 _UNDER_WAY = "cut off before it was answered"
@@ -286,8 +286,9 @@ class ModelJudge:
         """The most the attempt is likely to cost; None when its price is unknown or nobody asks for it."""
         if self._budget is None and self._announce is None:
             return None
-        characters = len(prompt.instructions) + len(prompt.message)
-        tokens = int(characters / _CHARACTERS_A_TOKEN) + 200
+        # Bytes and not characters: one of Chinese or Japanese is a token or more.
+        size = len((prompt.instructions + prompt.message).encode("utf-8", "replace"))
+        tokens = int(size / _BYTES_A_TOKEN) + 200
         return self._pricer(self._transport.provider, prompt.model, tokens, prompt.max_tokens, 0, 0)
 
     def _validated(self, request: JudgeRequest, raw: RawReply, spent: _Spent) -> JudgeReply:
