@@ -386,9 +386,9 @@ class MemoryStore:
         """Current outcomes, newest first."""
         with self._guard:
             mine = [o for o in self._outcomes.values() if project in (None, o.project) and rule in (None, o.rule)]
-        found = [o for o in mine if (run_ids is None or o.run_id in run_ids) and name in (None, o.outcome)]
-        if before is not None:
-            found = [o for o in found if (-o.created_ns, o.run_id) > (-before[0], before[1])]
+        last = (-(2**64), "") if before is None else (-before[0], before[1])
+        mine = [o for o in mine if name in (None, o.outcome) and (-o.created_ns, o.run_id) > last]
+        found = [o for o in mine if run_ids is None or o.run_id in run_ids]
         return sorted(found, key=lambda o: (-o.created_ns, o.run_id, o.rule, -o.run_revision))[:limit]
 
     def write_judge_calls(self, calls: Sequence[JudgeCallRecord], *, token: str) -> None:
