@@ -1,9 +1,9 @@
 """Match: whether a row of the memory store is what a query asks for."""
 
-from evalspan_collector.records import RunSummary, ScoreRecord
+from evalspan_collector.records import OutcomeName, OutcomeRecord, RunSummary, ScoreRecord
 from evalspan_collector.store.contract import RunQuery
 
-__all__ = ["wanted_run", "wanted_score", "within"]
+__all__ = ["wanted_outcome", "wanted_run", "wanted_score", "within"]
 
 
 def within(value: int, since: int | None, until: int | None) -> bool:
@@ -34,3 +34,9 @@ def wanted_score(score: ScoreRecord, query: RunQuery) -> bool:
         and (query.passed is None or score.passed is query.passed)
         and (query.max_score is None or (score.value is not None and score.value <= query.max_score))
     )
+
+
+def wanted_outcome(outcome: OutcomeRecord, name: OutcomeName | None, before: tuple[int, str] | None) -> bool:
+    """True for an outcome of this name that comes, newest first, after this time and run."""
+    follows = before is None or (-outcome.created_ns, outcome.run_id) > (-before[0], before[1])
+    return follows and name in (None, outcome.outcome)

@@ -19,7 +19,7 @@ from evalspan_collector.records import (
 )
 from evalspan_collector.run import Run
 from evalspan_collector.span import LogRecord, Span
-from evalspan_collector.store._memory_match import wanted_run, wanted_score, within
+from evalspan_collector.store._memory_match import wanted_outcome, wanted_run, wanted_score, within
 from evalspan_collector.store._memory_numbers import aggregate, run_trend, score_trend
 from evalspan_collector.store.contract import (
     AggregateQuery,
@@ -386,9 +386,7 @@ class MemoryStore:
         """Current outcomes, newest first."""
         with self._guard:
             mine = [o for o in self._outcomes.values() if project in (None, o.project) and rule in (None, o.rule)]
-        last = (-(2**64), "") if before is None else (-before[0], before[1])
-        mine = [o for o in mine if name in (None, o.outcome) and (-o.created_ns, o.run_id) > last]
-        found = [o for o in mine if run_ids is None or o.run_id in run_ids]
+        found = [o for o in mine if (run_ids is None or o.run_id in run_ids) and wanted_outcome(o, name, before)]
         return sorted(found, key=lambda o: (-o.created_ns, o.run_id, o.rule, -o.run_revision))[:limit]
 
     def write_judge_calls(self, calls: Sequence[JudgeCallRecord], *, token: str) -> None:
